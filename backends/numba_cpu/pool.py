@@ -1,0 +1,118 @@
+"""One pool of threads for all kernels, and the BLAS under it limited to one thread while the pool is at work.
+
+numba's own parallel layers are not used: the workqueue layer aborts the process when two Python threads enter it, and
+the omp layer kills forked children.
+"""
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that _one_blas_thread limits)
+import threadpoolctl
+
+__all__ = ["run", "scratch", "threads"]
+
+_state = threading.local()
+_pool: ThreadPoolExecutor | None = None
+_blas: Any = None
+_blas_limit: Any = None
+_blas_users = 0
+_lock = threading.Lock()
+
+
+def threads() -> int:
+    """Number of threads that share the work: NLATTN_NUM_THREADS, or the CPUs that this process may use."""
+    setting = os.environ.get("NLATTN_NUM_THREADS")
+    if setting is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not setting.isdecimal() or int(setting) < 1:
+        raise ValueError(f"NLATTN_NUM_THREADS must be a positive integer, got {setting!r}")
+    return int(setting)
+
+
+def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
+    """Call ``task(*arguments)`` for each element of `tasks`, in any order, on the pool and the calling thread.
+
+    `task` must release the GIL to gain from it, and must not call `run`: such a nested call runs in its own thread.
+    """
+    helpers = min(threads(), len(tasks)) - 1
+    if getattr(_state, "inside", False):
+        helpers = 0
+    counter = itertools.count()
+
+    def work() -> None:
+        outer = getattr(_state, "inside", False)
+        _state.inside = True
+        try:
+            while (i := next(counter)) < len(tasks):
+                task(*tasks[i])
+        finally:
+            _state.inside = outer
+
+    _limit_blas()
+    futures = []
+    try:
+        futures = [_executor().submit(work) for _ in range(helpers)]
+        work()
+        for future in futures:
+            # A helper that has not begun is not needed: the tasks are all taken.
+            if not future.cancel():
+                future.result()
+    finally:
+        for future in futures:
+            if not future.cancel():
+                future.exception()
+        _release_blas()
+
+
+def scratch(size: int, dtype: Any) -> Any:
+    """An uninitialised buffer that this thread keeps, so that small calls do not pay for fresh pages."""
+    buffers: dict[Any, Any] = _state.__dict__.setdefault("buffers", {})
+    buffer = buffers.get(dtype)
+    if buffer is None or buffer.size < size:
+        buffer = buffers[dtype] = np.empty(size, dtype=dtype)
+    return buffer
+
+
+def _executor() -> ThreadPoolExecutor:
+    global _pool
+    with _lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(max(1, threads() - 1), thread_name_prefix="nlattn")
+        return _pool
+
+
+def _limit_blas() -> None:
+    global _blas, _blas_limit, _blas_users
+    with _lock:
+        if _blas_users == 0:
+            if _blas is None:
+                _blas = threadpoolctl.ThreadpoolController()
+            _blas_limit = _blas.limit(limits=1, user_api="blas")
+        _blas_users += 1
+
+
+def _release_blas() -> None:
+    global _blas_limit, _blas_users
+    with _lock:
+        _blas_users -= 1
+        if _blas_users == 0:
+            _blas_limit.restore_original_limits()
+            _blas_limit = None
+
+
+def _after_fork() -> None:
+    global _pool, _lock, _blas_users, _blas_limit
+    _pool, _lock, _state.inside = None, threading.Lock(), False
+    if _blas_users:
+        _blas_limit.restore_original_limits()
+        _blas_users, _blas_limit = 0, None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,167 @@
+"""Streaming softmax attention: tiles of scores by GEMM, a running maximum and sum, exponentials in base 2."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from nlattn.backends.numba_cpu.blas import GEMM_ADDRESS, gemm
+from nlattn.backends.numba_cpu.exp2 import exp2_sum, maximum
+from nlattn.backends.numba_cpu.layout import rows_contiguous
+from nlattn.backends.numba_cpu.pool import run, scratch, threads
+
+__all__ = ["softmax_attention"]
+
+# A tile of ROWS x KEYS scores and its operands fit a megabyte of second-level cache. Measured on two Zen 4 cores.
+ROWS = 512
+KEYS = 256
+LOG2E = math.log2(math.e)
+
+
+def softmax_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    start: Any,
+    stop: Any,
+    *,
+    scale: float,
+    mask: Any = None,
+    bias: Any = None,
+) -> tuple[Any, Any]:
+    """See :func:`nlattn.kernels.softmax_attention.softmax_attention`."""
+    dtype = np.dtype(np.float64 if query.dtype == np.float64 else np.float32)
+    b, h, length, _ = query.shape
+    g, s, ev = key.shape[1], key.shape[2], value.shape[3]
+    out = np.zeros((b, h, length, ev), dtype=dtype)
+    lse = np.full((b, h, length), -np.inf, dtype=dtype)
+    if out.size == 0 or s == 0:
+        return (out, lse) if ev or s == 0 else NotImplemented
+    arrays = (
+        *(rows_contiguous(array, dtype) for array in (query, key, value)),
+        *(np.broadcast_to(np.asarray(edge, dtype=np.int64), (b, h, length)) for edge in (start, stop)),
+        _expanded(mask, np.dtype(np.bool_), (b, h, length, s)),
+        _expanded(bias, dtype, (b, h, length, s)),
+    )
+    rows = ROWS
+    while rows > 64 and b * h * -(-length // rows) < 8 * threads():
+        rows //= 2
+    blocks = b * h * -(-length // rows)
+    options = (mask is not None, bias is not None, dtype.type(scale * LOG2E), GEMM_ADDRESS[dtype.name], rows)
+    compiled = _compiled(dtype.name)
+
+    def task(first: int, last: int) -> None:
+        compiled(*arrays, *options, first, last, scratch(rows * KEYS, dtype), out, lse)
+
+    chunk = max(1, blocks // (32 * threads()))
+    run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
+    return out, lse
+
+
+def _expanded(array: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    return np.broadcast_to(np.zeros((1, 1, 1, 1), dtype) if array is None else array.astype(dtype, copy=False), shape)
+
+
+@functools.cache
+def _compiled(dtype: str) -> Any:
+    number = types.float32 if dtype == "float32" else types.float64
+
+    def strided(kind: Any, ndim: int) -> Any:
+        return types.Array(kind, ndim, "A", readonly=True)
+
+    signature = types.void(
+        *(strided(number, 4),) * 3,
+        *(strided(types.int64, 3),) * 2,
+        strided(types.boolean, 4),
+        strided(number, 4),
+        types.boolean,
+        types.boolean,
+        number,
+        *(types.int64,) * 4,
+        types.Array(number, 1, "C"),
+        types.Array(number, 4, "C"),
+        types.Array(number, 3, "C"),
+    )
+    return njit(signature, nogil=True, cache=True)(_row_blocks)
+
+
+def _row_blocks(  # type: ignore[no-untyped-def]
+    query, key, value, start, stop, mask, bias, has_mask, has_bias, scale, address, rows, first, last, buffer, out, lse
+):
+    """Compute the row blocks `first` to `last`, which count down from the last rows, the longest of a causal call."""
+    n_batch, n_heads, length, e = query.shape
+    ev = value.shape[3]
+    group = n_heads // key.shape[1]
+    item = query.itemsize
+    ldq, ldk, ldv = query.strides[2] // item, key.strides[2] // item, value.strides[2] // item
+    n_blocks = -(-length // rows)
+    number = query.dtype.type
+    zero, one, low = number(0), number(1), number(-np.inf)
+    log2e, ln2 = number(1.4426950408889634), number(0.6931471805599453)
+    top = np.empty(rows, query.dtype)
+    total = np.empty(rows, query.dtype)
+    for block in range(first, last):
+        b = block % n_batch
+        h = block // n_batch % n_heads
+        i0 = (n_blocks - 1 - block // (n_batch * n_heads)) * rows
+        n = min(rows, length - i0)
+        g = h // group
+        lo, hi = key.shape[2], 0
+        for r in range(n):
+            top[r] = low
+            total[r] = zero
+            if start[b, h, i0 + r] < stop[b, h, i0 + r]:
+                lo = min(lo, start[b, h, i0 + r])
+                hi = max(hi, stop[b, h, i0 + r])
+        for j0 in range(lo, hi, KEYS):
+            n_keys = min(KEYS, hi - j0)
+            r0, r1 = n, 0
+            for r in range(n):
+                if start[b, h, i0 + r] < j0 + n_keys and stop[b, h, i0 + r] > max(j0, start[b, h, i0 + r]):
+                    r0 = min(r0, r)
+                    r1 = r + 1
+            if r0 >= r1:
+                continue
+            m = r1 - r0
+            scores = buffer[: m * n_keys].reshape(m, n_keys)
+            here = scores.ctypes.data
+            q_at, k_at = query[b, h, i0 + r0].ctypes.data, key[b, g, j0].ctypes.data
+            gemm(address, True, n_keys, m, e, scale, k_at, ldk, q_at, ldq, zero, here, n_keys)
+            for r in range(r0, r1):
+                row = scores[r - r0]
+                left = min(max(start[b, h, i0 + r] - j0, 0), n_keys)
+                right = max(min(stop[b, h, i0 + r] - j0, n_keys), left)
+                row[:left] = zero
+                row[right:] = zero
+                row = row[left:right]
+                if row.size == 0:
+                    continue
+                if has_bias:
+                    weights = bias[b, h, i0 + r, j0 + left : j0 + right]
+                    for j in range(row.size):
+                        row[j] = low if weights[j] == low else row[j] + weights[j] * log2e
+                if has_mask:
+                    seen = mask[b, h, i0 + r, j0 + left : j0 + right]
+                    for j in range(row.size):
+                        row[j] = row[j] if seen[j] else low
+                highest = maximum(row)
+                if highest == low:
+                    row[:] = zero
+                    continue
+                if not (highest <= top[r]):  # also for NaN
+                    if total[r] != zero:
+                        decay = number(2.0 ** (top[r] - highest))
+                        total[r] *= decay
+                        for c in range(ev):
+                            out[b, h, i0 + r, c] *= decay
+                    top[r] = highest
+                total[r] += exp2_sum(row, top[r])
+            v_at, o_at = value[b, g, j0].ctypes.data, out[b, h, i0 + r0].ctypes.data
+            gemm(address, False, ev, m, n_keys, one, v_at, ldv, here, n_keys, one, o_at, ev)
+        for r in range(n):
+            if total[r] != zero:
+                for c in range(ev):
+                    out[b, h, i0 + r, c] /= total[r]
+                lse[b, h, i0 + r] = (top[r] + np.log2(total[r])) * ln2

@@ -1,0 +1,1 @@
+"""Clustering of queries and keys."""

@@ -1,0 +1,1 @@
+"""Errors after the fact, and attention to a tolerance."""

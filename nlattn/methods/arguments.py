@@ -1,0 +1,339 @@
+"""The arguments that all attention functions share: checked once, and put into one layout."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import array_api_compat
+from array_api_compat import array_namespace
+
+from nlattn.methods.registry import NAMESPACES
+
+__all__ = ["Problem", "check_budget", "prepare", "refuse_causal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Checked arguments in the layout of the kernels.
+
+    query (B, H, L, E), key (B, G, S, E), value (B, G, S, Ev); mask and bias None or four axes that broadcast to
+    (B, H, L, S); start and stop (B, H, L), the interval of keys that each row may see.
+    """
+
+    xp: Any
+    query: Any
+    key: Any
+    value: Any
+    start: Any
+    stop: Any
+    scale: float
+    is_causal: bool
+    mask: Any
+    bias: Any
+    batch: tuple[int, ...]
+    has_heads: bool
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        """(B, H, G, L, S)."""
+        b, h, length, _ = self.query.shape
+        return b, h, self.key.shape[1], length, self.key.shape[2]
+
+    @property
+    def accumulator(self) -> Any:
+        """The dtype in which sums are formed: float64 for float64, float32 for all others."""
+        return self.xp.float64 if self.query.dtype == self.xp.float64 else self.xp.float32
+
+    def output(self, out: Any, lse: Any = None) -> Any:
+        """An output (B, H, L, Ev), or the pair with its lse, in the layout and dtype of the call."""
+        lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
+        out = self.xp.reshape(self.xp.astype(out, self.query.dtype, copy=False), (*lead, *out.shape[2:]))
+        return out if lse is None else (out, self.xp.reshape(lse, (*lead, lse.shape[2])))
+
+    def per_head(self, statistic: Any) -> Any:
+        """A statistic (B, H, ...) in the layout (..., heads, ...) of the call."""
+        lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
+        return self.xp.reshape(statistic, (*lead, *statistic.shape[2:]))
+
+    def rows(self, index: Any) -> "Problem":
+        """The same problem for the query rows `index`, an integer array (B, H, m)."""
+        xp = self.xp
+        b, h, _, length, _ = self.shape
+
+        def take(array: Any) -> Any:
+            if array is None or array.shape[2] == 1:
+                return array
+            full = xp.broadcast_to(array, (b, h, length, array.shape[3]))
+            return xp.take_along_axis(full, index[..., None], axis=2)
+
+        return replace(
+            self,
+            query=take(self.query) if length > 1 else xp.take_along_axis(self.query, index[..., None], axis=2),
+            start=xp.take_along_axis(self.start, index, axis=2),
+            stop=xp.take_along_axis(self.stop, index, axis=2),
+            mask=take(self.mask),
+            bias=take(self.bias),
+        )
+
+    def key_mask(self) -> Any:
+        """True where a key may be seen, (B|1, H|1, S), for a mask of size 1 on the query axis; None without a mask."""
+        seen = None if self.mask is None else self.mask[:, :, 0, :]
+        if self.bias is not None:
+            weighted = self.bias[:, :, 0, :] != -self.xp.inf
+            seen = weighted if seen is None else seen & weighted
+        if seen is None:
+            return None
+        return self.xp.broadcast_to(seen, (*seen.shape[:2], self.key.shape[2]))
+
+
+def prepare(
+    name: str,
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    masks: Literal["any", "keys"] | None = "any",
+    enable_gqa: bool = True,
+    check_finite: bool = True,
+) -> Problem:
+    """Check the arguments of the attention function `name` and bring them into the layout of the kernels."""
+    xp = _namespace(query=query, key=key, value=value)
+    _check_dtypes(xp, query=query, key=key, value=value)
+    heads, heads_kv = _check_shapes(query, key, value)
+    if heads != heads_kv and not enable_gqa:
+        raise ValueError(f"query has {heads} heads and key has {heads_kv}: pass enable_gqa=True or repeat the keys")
+    scale = _check_scale(scale, query.shape[-1])
+    batch = _broadcast(query.shape[:-3], key.shape[:-3], value.shape[:-3])
+    query4, key4, value4 = (_four(xp, x, batch) for x in (query, key, value))
+    b, h, length, _ = query4.shape
+    s = key4.shape[2]
+    mask, bias = _check_mask(xp, name, attn_mask, masks, batch, h, length, s, query, heads=query.ndim > 2)
+    start, stop = _intervals(xp, is_causal, b, h, length, s, query4)
+    problem = Problem(
+        xp, query4, key4, value4, start, stop, scale, bool(is_causal), mask, bias, batch, has_heads=query.ndim > 2
+    )
+    return _check_finite(problem) if check_finite else problem
+
+
+def refuse_causal(name: str, is_causal: bool, instead: str) -> None:
+    """Raise for a method that has no causal form."""
+    if is_causal:
+        raise NotImplementedError(f"{name} has no causal form: {instead}")
+
+
+def check_budget(name: str, budget: Any, *, least: int = 1) -> int:
+    """`budget` as an int of at least `least`."""
+    try:
+        number = budget.__index__()
+    except AttributeError:
+        number = None
+    if number is None or isinstance(budget, bool):
+        raise TypeError(f"{name} must be an integer, got {budget!r} of type {type(budget).__name__}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return int(number)
+
+
+def visible_keys(problem: Problem) -> Any:
+    """True for the keys that some row of some head of their group may attend to, shape (B, G, S)."""
+    xp = problem.xp
+    b, h, g, length, s = problem.shape
+    position = xp.arange(s, dtype=problem.start.dtype, device=problem.start.device)
+    seen = xp.zeros((b, g, s), dtype=xp.bool, device=position.device)
+    step = 256
+    for i in range(0, length, step):
+        rows = slice(i, i + step)
+        part = (position >= problem.start[:, :, rows, None]) & (position < problem.stop[:, :, rows, None])
+        for array, weighs in ((problem.mask, None), (problem.bias, -xp.inf)):
+            if array is not None:
+                tile = array if array.shape[2] == 1 else array[:, :, rows, :]
+                part = part & (tile if weighs is None else tile != weighs)
+        part = xp.any(part, axis=2)
+        seen = seen | xp.any(xp.reshape(part, (b, g, h // g, s)), axis=2)
+    return seen
+
+
+def all_finite(xp: Any, array: Any) -> bool:
+    """Whether every element is finite; in the usual case by one sum."""
+    if xp.isdtype(array.dtype, "real floating") and array.dtype not in (xp.float32, xp.float64):
+        return bool(xp.all(xp.isfinite(array)))
+    total = xp.sum(array)
+    return bool(xp.isfinite(total)) or bool(xp.all(xp.isfinite(array)))
+
+
+def _namespace(**arrays: Any) -> Any:
+    for name, array in arrays.items():
+        if not array_api_compat.is_array_api_obj(array):
+            raise TypeError(f"{name} must be an array, got {type(array).__name__}; convert it, e.g. with numpy.asarray")
+        if hasattr(array, "mask") and hasattr(array, "filled"):
+            raise TypeError(f"{name} is a masked array, whose mask would be lost; pass the mask as attn_mask")
+    try:
+        xp = array_namespace(*arrays.values())
+    except TypeError as error:
+        kinds = ", ".join(f"{name} {type(array).__module__}" for name, array in arrays.items())
+        raise TypeError(f"query, key and value must come from one array library, got {kinds}") from error
+    library = xp.__name__.removeprefix("array_api_compat.").split(".")[0]
+    if library not in NAMESPACES:
+        raise TypeError(f"arrays of {library} are not supported, only those of {', '.join(NAMESPACES)}; convert them")
+    devices = {name: array_api_compat.device(array) for name, array in arrays.items()}
+    if len({str(device) for device in devices.values()}) > 1:
+        listed = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise ValueError(f"query, key and value must be on one device, got {listed}; move them first")
+    return xp
+
+
+def _check_dtypes(xp: Any, **arrays: Any) -> None:
+    for name, array in arrays.items():
+        if not xp.isdtype(array.dtype, "real floating"):
+            raise TypeError(f"{name} must have a real floating dtype, got {array.dtype}; convert it first")
+    if len({str(array.dtype) for array in arrays.values()}) > 1:
+        listed = ", ".join(f"{name} {array.dtype}" for name, array in arrays.items())
+        raise TypeError(f"query, key and value must share one dtype, got {listed}; convert them first")
+
+
+def _check_shapes(query: Any, key: Any, value: Any) -> tuple[int, int]:
+    for name, array in (("query", query), ("key", key), ("value", value)):
+        if array.ndim < 2:
+            raise ValueError(f"{name} must have at least 2 axes (..., length, features), got shape {array.shape}")
+    if len({array.ndim == 2 for array in (query, key, value)}) > 1:
+        raise ValueError(
+            f"query, key and value must all have a heads axis or none, got shapes {query.shape}, {key.shape}, "
+            f"{value.shape}; add an axis of size 1"
+        )
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query and key must have the same last axis, got shapes {query.shape} and {key.shape}")
+    if query.shape[-1] == 0:
+        raise ValueError(f"query and key need at least one feature, got shapes {query.shape} and {key.shape}")
+    if key.shape[-2] != value.shape[-2]:
+        raise ValueError(f"key and value must have the same length, got shapes {key.shape} and {value.shape}")
+    if query.ndim == 2:
+        return 1, 1
+    heads, heads_kv = query.shape[-3], key.shape[-3]
+    if value.shape[-3] != heads_kv:
+        raise ValueError(f"key and value must have the same heads, got shapes {key.shape} and {value.shape}")
+    if heads != heads_kv and (heads_kv == 0 or heads % heads_kv):
+        raise ValueError(f"the heads of query must be a multiple of those of key, got {heads} and {heads_kv}")
+    return heads, heads_kv
+
+
+def _check_scale(scale: float | None, features: int) -> float:
+    if scale is None:
+        return float(features**-0.5)
+    try:
+        number = float(scale)
+    except (TypeError, ValueError):
+        raise TypeError(f"scale must be a number or None, got {scale!r}") from None
+    if not math.isfinite(number):
+        raise ValueError(f"scale must be finite, got {number}; None means E ** -0.5")
+    return number
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    ndim = max(len(shape) for shape in shapes)
+    padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
+    result = []
+    for sizes in zip(*padded, strict=True):
+        size = next((n for n in sizes if n != 1), 1)
+        if any(n not in (1, size) for n in sizes):
+            raise ValueError(f"the leading axes of query, key and value must match or be 1, got {shapes}")
+        result.append(size)
+    return tuple(result)
+
+
+def _four(xp: Any, array: Any, batch: tuple[int, ...]) -> Any:
+    """(..., heads, n, e) as (B, heads, n, e)."""
+    if array.ndim == 2:
+        return array[None, None]
+    if array.ndim == 4 and tuple(array.shape[:1]) == batch:
+        return array
+    full = (*batch, *array.shape[-3:])
+    if tuple(array.shape) != full:
+        array = xp.broadcast_to(array, full)
+    return xp.reshape(array, (math.prod(batch), *array.shape[-3:]))
+
+
+def _check_mask(
+    xp: Any,
+    name: str,
+    mask: Any,
+    masks: str | None,
+    batch: tuple[int, ...],
+    h: int,
+    length: int,
+    s: int,
+    query: Any,
+    *,
+    heads: bool,
+) -> tuple[Any, Any]:
+    """`attn_mask` as (boolean mask, additive bias) of four axes, at most one of them given."""
+    if mask is None:
+        return None, None
+    if not array_api_compat.is_array_api_obj(mask):
+        raise TypeError(f"attn_mask must be an array or None, got {type(mask).__name__}")
+    if array_api_compat.array_namespace(mask) is not xp:
+        raise TypeError(f"attn_mask must come from the library of query, got {type(mask).__module__}")
+    if str(array_api_compat.device(mask)) != str(array_api_compat.device(query)):
+        raise ValueError(f"attn_mask must be on the device of query, got {array_api_compat.device(mask)}; move it first")
+    boolean = bool(xp.isdtype(mask.dtype, "bool"))
+    if not boolean and not xp.isdtype(mask.dtype, "real floating"):
+        raise TypeError(f"attn_mask must be boolean (True: attend) or floating (added to scores), got {mask.dtype}")
+    full = (*batch, h, length, s) if heads else (length, s)
+    shape = (1,) * (len(full) - mask.ndim) + tuple(mask.shape)
+    if len(shape) > len(full) or any(n not in (1, m) for n, m in zip(shape, full, strict=True)):
+        raise ValueError(f"attn_mask must broadcast to {full}, got shape {tuple(mask.shape)}")
+    if masks is None:
+        raise NotImplementedError(f"{name} honours no mask; use exact_attention or streaming_attention")
+    if masks == "keys" and shape[-2] != 1:
+        raise NotImplementedError(
+            f"{name} honours key masks only, of size 1 on the query axis, got shape {tuple(mask.shape)}; "
+            "use exact_attention or streaming_attention"
+        )
+    mask = xp.reshape(mask, (*((1,) * (4 - len(shape))), *shape)) if len(shape) <= 4 else mask
+    if mask.ndim > 4:
+        lead = shape[:-3]
+        if math.prod(lead) == 1:
+            mask = xp.reshape(mask, (1, *shape[-3:]))
+        else:
+            mask = xp.reshape(xp.broadcast_to(mask, (*batch, *shape[-3:])), (math.prod(batch), *shape[-3:]))
+    if boolean:
+        return mask, None
+    if bool(xp.any(xp.isnan(mask) | (mask == xp.inf))):
+        raise ValueError("attn_mask contains NaN or +inf; a floating mask holds finite numbers and -inf")
+    return None, mask
+
+
+def _intervals(xp: Any, is_causal: bool, b: int, h: int, length: int, s: int, like: Any) -> tuple[Any, Any]:
+    device = array_api_compat.device(like)
+    start = xp.zeros((1, 1, 1), dtype=xp.int64, device=device)
+    if is_causal:
+        # Bottom-right: the last query sees all keys.
+        stop = xp.clip(xp.arange(length, dtype=xp.int64, device=device) + (s - length + 1), 0, s)[None, None, :]
+    else:
+        stop = xp.full((1, 1, 1), s, dtype=xp.int64, device=device)
+    return xp.broadcast_to(start, (b, h, length)), xp.broadcast_to(stop, (b, h, length))
+
+
+def _check_finite(problem: Problem) -> Problem:
+    """Raise for NaN or inf that some row meets; blank out what no row may see, which may hold anything."""
+    xp = problem.xp
+    if not all_finite(xp, problem.query):
+        raise ValueError("query contains NaN or inf; clean it, or pass check_finite=False to let it through")
+    seen = None
+    clean = {}
+    for name in ("key", "value"):
+        array = getattr(problem, name)
+        if all_finite(xp, array):
+            continue
+        if seen is None:
+            seen = visible_keys(problem)
+        bad = seen & ~xp.all(xp.isfinite(array), axis=-1)
+        if bool(xp.any(bad)):
+            raise ValueError(
+                f"{name} contains NaN or inf at a position that some query may attend to; "
+                "mask it, clean it, or pass check_finite=False to let it through"
+            )
+        clean[name] = xp.where(seen[..., None], array, xp.zeros_like(array))
+    return replace(problem, **clean) if clean else problem

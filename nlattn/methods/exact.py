@@ -1,0 +1,130 @@
+"""Exact softmax attention."""
+
+from typing import Any
+
+from nlattn.kernels.softmax_attention import softmax_attention
+from nlattn.methods.arguments import Problem, all_finite, prepare
+from nlattn.partial import Partial
+
+__all__ = ["exact_attention"]
+
+
+def exact_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = True,
+    *,
+    return_lse: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """Softmax attention over all keys, softmax(scale * query @ key^T) @ value, in memory linear in the length.
+
+    Takes the calls of ``torch.nn.functional.scaled_dot_product_attention`` on any array library.
+
+    Parameters
+    ----------
+    query : array, shape (..., heads, L, E)
+        Or (L, E), without heads, as key and value then are.
+    key : array, shape (..., heads_kv, S, E)
+        `heads` is a multiple of `heads_kv`; query head h uses key head ``h // (heads // heads_kv)``.
+    value : array, shape (..., heads_kv, S, Ev)
+    attn_mask : array, broadcasts to (..., heads, L, S), default None
+        Boolean, True where a query may attend, or floating, added to the scaled scores. Only False and -inf mask.
+    dropout_p : float, default 0.0
+        For the signature's sake; anything but 0 is refused.
+    is_causal : bool, default False
+        Query i sees the keys j <= i + S - L (the last query is the newest), combined with `attn_mask` by AND.
+        PyTorch aligns at the top left instead, which differs where L != S.
+    scale : float, default E ** -0.5
+    enable_gqa : bool, default True
+        Whether `heads` may differ from `heads_kv`.
+    return_lse : bool, default False
+        Also return the log-sum-exp of each row's scores, as for `Partial`.
+    check_finite : bool, default True
+        Raise for NaN or inf in a query, or in a key or value that some query may attend to. With False a NaN reaches
+        just the rows that may attend to it.
+
+    Returns
+    -------
+    out : array, shape (..., heads, L, Ev)
+        In the dtype of the input; float16 and bfloat16 are accumulated in float32. Exactly 0 for a row that may
+        attend to nothing.
+    lse : array, shape (..., heads, L)
+        With `return_lse`: natural logarithm, at least float32, -inf for such a row.
+
+    Raises
+    ------
+    ValueError
+        For shapes that do not fit, `dropout_p` other than 0, or NaN and inf as above.
+    TypeError
+        For what is not an array of one real floating dtype.
+
+    Notes
+    -----
+    Source: arXiv 1706.03762; streamed with a running maximum as in arXiv 1805.02867. The error is that of the plain
+    formula in the same precision.
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> rng = np.random.default_rng(0)
+    >>> q, k, v = (rng.standard_normal((2, 100, 16), dtype=np.float32) for _ in range(3))
+    >>> nlattn.exact_attention(q, k, v, is_causal=True).shape
+    (2, 100, 16)
+    """
+    if dropout_p != 0:
+        raise ValueError(f"dropout_p must be 0, got {dropout_p!r}: nlattn computes attention for inference")
+    problem = prepare(
+        "exact_attention",
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        enable_gqa=enable_gqa,
+        check_finite=check_finite,
+    )
+    part = attend(problem, checked=check_finite)
+    return problem.output(*part) if return_lse else problem.output(part.out)
+
+
+def attend(problem: Problem, *, checked: bool = True) -> Partial:
+    """Exact attention of a checked problem, in its accumulator, in the layout of the kernels."""
+    xp = problem.xp
+    value = problem.value
+    spoiled = None if checked or all_finite(xp, value) else ~xp.isfinite(value)
+    if spoiled is not None:
+        value = xp.where(spoiled, xp.zeros_like(value), value)
+    part = Partial(*_softmax(problem, value))
+    if spoiled is not None:
+        # 0 * NaN is NaN in a product of tiles: the spoiled entries are kept out and marked where they have weight.
+        reach = _softmax(problem, xp.astype(spoiled, value.dtype))[0]
+        part = Partial(xp.where(reach > 0, xp.nan, part.out), part.lse)
+    return part
+
+
+def _softmax(problem: Problem, value: Any) -> tuple[Any, Any]:
+    return softmax_attention(
+        problem.query,
+        problem.key,
+        value,
+        problem.start,
+        problem.stop,
+        scale=problem.scale,
+        mask=problem.mask,
+        bias=problem.bias,
+    )
+
+
+def _prepare(problem: Problem) -> Problem:
+    return problem
+
+
+def _apply(state: Problem, rows: Problem) -> Partial:
+    return attend(rows)

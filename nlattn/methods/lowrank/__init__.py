@@ -1,0 +1,1 @@
+"""Methods that replace the attention matrix by one of low rank."""

@@ -1,0 +1,1 @@
+"""Methods that choose which keys a query meets."""
