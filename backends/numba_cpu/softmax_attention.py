@@ -35,10 +35,10 @@ def softmax_attention(
     dtype = np.dtype(np.float64 if query.dtype == np.float64 else np.float32)
     b, h, length, _ = query.shape
     g, s, ev = key.shape[1], key.shape[2], value.shape[3]
-    out = np.zeros((b, h, length, ev), dtype=dtype)
-    lse = np.full((b, h, length), -np.inf, dtype=dtype)
-    if out.size == 0 or s == 0:
-        return (out, lse) if ev or s == 0 else NotImplemented
+    if min(b, h, length, s, ev) == 0:
+        return NotImplemented
+    out = np.empty((b, h, length, ev), dtype=dtype)
+    lse = np.empty((b, h, length), dtype=dtype)
     arrays = (
         *(rows_contiguous(array, dtype) for array in (query, key, value)),
         *(np.broadcast_to(np.asarray(edge, dtype=np.int64), (b, h, length)) for edge in (start, stop)),
@@ -112,6 +112,8 @@ def _row_blocks(  # type: ignore[no-untyped-def]
         for r in range(n):
             top[r] = low
             total[r] = zero
+            for c in range(ev):
+                out[b, h, i0 + r, c] = zero
             if start[b, h, i0 + r] < stop[b, h, i0 + r]:
                 lo = min(lo, start[b, h, i0 + r])
                 hi = max(hi, stop[b, h, i0 + r])
@@ -133,11 +135,12 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                 row = scores[r - r0]
                 left = min(max(start[b, h, i0 + r] - j0, 0), n_keys)
                 right = max(min(stop[b, h, i0 + r] - j0, n_keys), left)
-                row[:left] = zero
-                row[right:] = zero
-                row = row[left:right]
-                if row.size == 0:
-                    continue
+                if right - left < n_keys:
+                    row[:left] = zero
+                    row[right:] = zero
+                    row = row[left:right]
+                    if row.size == 0:
+                        continue
                 if has_bias:
                     weights = bias[b, h, i0 + r, j0 + left : j0 + right]
                     for j in range(row.size):
@@ -152,7 +155,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                     continue
                 if not (highest <= top[r]):  # also for NaN
                     if total[r] != zero:
-                        decay = number(2.0 ** (top[r] - highest))
+                        decay = np.exp2(top[r] - highest)
                         total[r] *= decay
                         for c in range(ev):
                             out[b, h, i0 + r, c] *= decay
@@ -161,6 +164,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
             v_at, o_at = value[b, g, j0].ctypes.data, out[b, h, i0 + r0].ctypes.data
             gemm(address, False, ev, m, n_keys, one, v_at, ldv, here, n_keys, one, o_at, ev)
         for r in range(n):
+            lse[b, h, i0 + r] = low
             if total[r] != zero:
                 for c in range(ev):
                     out[b, h, i0 + r, c] /= total[r]

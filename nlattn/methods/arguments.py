@@ -17,7 +17,8 @@ class Problem:
     """Checked arguments in the layout of the kernels.
 
     query (B, H, L, E), key (B, G, S, E), value (B, G, S, Ev); mask and bias None or four axes that broadcast to
-    (B, H, L, S); start and stop (B, H, L), the interval of keys that each row may see.
+    (B, H, L, S); start and stop (B, H, L), the interval of keys that each row may see; position (B, H, L), the key
+    that each row stands at.
     """
 
     xp: Any
@@ -26,6 +27,7 @@ class Problem:
     value: Any
     start: Any
     stop: Any
+    position: Any
     scale: float
     is_causal: bool
     mask: Any
@@ -71,9 +73,30 @@ class Problem:
             query=take(self.query) if length > 1 else xp.take_along_axis(self.query, index[..., None], axis=2),
             start=xp.take_along_axis(self.start, index, axis=2),
             stop=xp.take_along_axis(self.stop, index, axis=2),
+            position=xp.take_along_axis(self.position, index, axis=2),
             mask=take(self.mask),
             bias=take(self.bias),
         )
+
+    def heads(self, batch: int, heads: list[int]) -> "Problem":
+        """The problem of some heads of one group of one batch element."""
+        _, h, g, _, _ = self.shape
+        group = heads[0] // (h // g)
+        consecutive = heads == list(range(heads[0], heads[-1] + 1))
+
+        def pick(array: Any) -> Any:
+            if array is None:
+                return None
+            array = array[batch : batch + 1] if array.shape[0] > 1 else array
+            if array.shape[1] == 1:
+                return array
+            if consecutive:
+                return array[:, heads[0] : heads[-1] + 1]
+            return self.xp.stack([array[:, head] for head in heads], axis=1)
+
+        names = ("query", "start", "stop", "position", "mask", "bias")
+        keys = {name: getattr(self, name)[batch : batch + 1, group : group + 1] for name in ("key", "value")}
+        return replace(self, **{name: pick(getattr(self, name)) for name in names}, **keys, batch=(1,), has_heads=True)
 
     def key_mask(self) -> Any:
         """True where a key may be seen, (B|1, H|1, S), for a mask of size 1 on the query axis; None without a mask."""
@@ -111,9 +134,23 @@ def prepare(
     b, h, length, _ = query4.shape
     s = key4.shape[2]
     mask, bias = _check_mask(xp, name, attn_mask, masks, batch, h, length, s, query, heads=query.ndim > 2)
-    start, stop = _intervals(xp, is_causal, b, h, length, s, query4)
+    start, stop, position = (
+        xp.broadcast_to(edge, (b, h, length)) for edge in _intervals(xp, is_causal, length, s, query4)
+    )
     problem = Problem(
-        xp, query4, key4, value4, start, stop, scale, bool(is_causal), mask, bias, batch, has_heads=query.ndim > 2
+        xp=xp,
+        query=query4,
+        key=key4,
+        value=value4,
+        start=start,
+        stop=stop,
+        position=position,
+        scale=scale,
+        is_causal=bool(is_causal),
+        mask=mask,
+        bias=bias,
+        batch=batch,
+        has_heads=query.ndim > 2,
     )
     return _check_finite(problem) if check_finite else problem
 
@@ -305,15 +342,12 @@ def _check_mask(
     return None, mask
 
 
-def _intervals(xp: Any, is_causal: bool, b: int, h: int, length: int, s: int, like: Any) -> tuple[Any, Any]:
+def _intervals(xp: Any, is_causal: bool, length: int, s: int, like: Any) -> tuple[Any, Any, Any]:
+    """start, stop and position; aligned bottom-right, so that the last query sees all keys."""
     device = array_api_compat.device(like)
-    start = xp.zeros((1, 1, 1), dtype=xp.int64, device=device)
-    if is_causal:
-        # Bottom-right: the last query sees all keys.
-        stop = xp.clip(xp.arange(length, dtype=xp.int64, device=device) + (s - length + 1), 0, s)[None, None, :]
-    else:
-        stop = xp.full((1, 1, 1), s, dtype=xp.int64, device=device)
-    return xp.broadcast_to(start, (b, h, length)), xp.broadcast_to(stop, (b, h, length))
+    position = xp.arange(s - length, s, dtype=xp.int64, device=device)
+    full = xp.full((length,), s, dtype=xp.int64, device=device)
+    return xp.zeros_like(full), xp.clip(position + 1, 0, s) if is_causal else full, position
 
 
 def _check_finite(problem: Problem) -> Problem:

@@ -43,6 +43,8 @@ class Method:
         Whether the weights of a row sum to 1, and whether they are also non-negative.
     key_permutation : bool
         Whether permuting keys and values together leaves the output unchanged.
+    cost : str
+        Multiplications for each head, an expression in L, S, E, Ev and the budgets.
     probe : "rows", "query-blocks" or "full"
         The least part of the output that can be had at a proportional price.
     """
@@ -70,10 +72,18 @@ class Method:
     probe: Literal["rows", "query-blocks", "full"]
     bounds: tuple[str, ...] = ()
 
+    def operations(self, **sizes: int) -> float:
+        """`cost`, multiplications, for L, S, E, Ev and the budgets (their defaults where not given)."""
+        names = {budget.name: budget.default for budget in self.budgets} | sizes
+        return float(eval(self.cost, {"__builtins__": {}}, names))
+
+    def module(self) -> Any:
+        """The module of the function, with its `_prepare` and `_apply`."""
+        return importlib.import_module(self.function.rpartition(".")[0])
+
     def resolve(self) -> Callable[..., Any]:
         """Import and return the function."""
-        module, _, name = self.function.rpartition(".")
-        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = getattr(self.module(), self.function.rpartition(".")[2])
         return function
 
 
@@ -84,7 +94,7 @@ _RECORDS = (
         family="exact",
         paper="1706.03762",
         principle="softmax over all keys, streamed in tiles",
-        cost="L S (E + Ev)",
+        cost="L * S * (E + Ev)",
         causal="strict",
         masks="any",
         partial=True,
@@ -100,7 +110,7 @@ _RECORDS = (
         family="sparse",
         paper="2309.17453",
         principle="the first keys and a sliding window",
-        cost="L (window + sinks) (E + Ev)",
+        cost="L * (window + sinks) * (E + Ev)",
         causal="strict",
         masks="any",
         budgets=(
@@ -121,7 +131,7 @@ _RECORDS = (
         family="lowrank",
         paper="2102.03902",
         principle="softmax against landmarks, joined by a pseudo-inverse",
-        cost="(L + S) landmarks (E + Ev) + landmarks^3",
+        cost="(L + S) * landmarks * (E + Ev) + 60 * landmarks**3",
         causal=None,
         masks="keys",
         budgets=(Budget(name="landmarks", default=64, ladder=(16, 32, 64, 128, 256), unit="keys"),),

@@ -1,0 +1,45 @@
+"""The largest entries of each row: one pass that keeps a sorted list of the best, or a sort where k is large."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from nlattn.backends.numba_cpu.pool import run, threads
+
+__all__ = ["top_k"]
+
+# Inserting costs k per new maximum; beyond this a partition and a sort win.
+MOST = 64
+
+
+def top_k(x: Any, k: int) -> tuple[Any, Any]:
+    """See :func:`nlattn.kernels.top_k.top_k`."""
+    if x.dtype not in (np.float32, np.float64) or not 0 < k <= MOST or x.size == 0:
+        return NotImplemented
+    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+    values = np.empty((len(rows), k), x.dtype)
+    indices = np.empty((len(rows), k), np.int64)
+    step = max(1, -(-len(rows) // (8 * threads())))
+    run(lambda i: _top_k(rows, i, min(i + step, len(rows)), values, indices), [(i,) for i in range(0, len(rows), step)])
+    return values.reshape(*x.shape[:-1], k), indices.reshape(*x.shape[:-1], k)
+
+
+@njit(nogil=True, cache=True)
+def _top_k(rows, first, last, values, indices):  # type: ignore[no-untyped-def]
+    k = values.shape[1]
+    for i in range(first, last):
+        row = rows[i]
+        filled = 0
+        for j in range(row.size):
+            x = row[j]
+            if filled == k and not x > values[i, k - 1]:
+                continue
+            at = min(filled, k - 1)
+            while at > 0 and x > values[i, at - 1]:
+                values[i, at] = values[i, at - 1]
+                indices[i, at] = indices[i, at - 1]
+                at -= 1
+            values[i, at] = x
+            indices[i, at] = j
+            filled = min(filled + 1, k)

@@ -1,0 +1,247 @@
+"""The error of an output, measured on randomly drawn rows."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import array_api_compat
+import numpy as np
+
+from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, to_host
+from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
+from nlattn.methods.arguments import Problem, check_budget, prepare
+from nlattn.rng import private
+
+__all__ = ["CERTIFY", "Certificate", "certify"]
+
+#: The spawn key of certificates: their rows never coincide with what a method draws from the same seed.
+CERTIFY = 0x63657274
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What sampled exact rows say about the error of an output.
+
+    All fields are NumPy arrays in float64, of shape (..., heads) or, in `pooled`, (...).
+
+    Attributes
+    ----------
+    error : array
+        Estimate of the relative Frobenius error, \\|output - exact\\| / \\|exact\\|.
+    upper : array
+        Upper limit of it at `confidence`: an estimate too, whose coverage is nominal for light tails only.
+    baseline : array
+        The same error of the uniform baseline, each output the mean of the values it may see. An output whose error
+        is not below it has computed nothing.
+    norm : array
+        Estimate of the root mean square of the norms of the exact rows, the scale of the row errors.
+    range : array
+        Bound of all row errors: no exact row leaves the box of the values. Deterministic.
+    mean_bound : array
+        Bound of the mean row error, with probability `confidence`. Its part in `range` falls only like 1 / rows.
+    rows : int
+        Sampled rows for each head.
+    confidence : float
+    exact : bool
+        Whether every row was looked at: then `error` and `upper` are the error itself.
+    pooled : Certificate or None
+        The same over all heads of a batch element.
+
+    See Also
+    --------
+    Certificate.quantile : bound of nearly all row errors
+    """
+
+    error: Any
+    upper: Any
+    baseline: Any
+    norm: Any
+    range: Any
+    mean_bound: Any
+    rows: int
+    confidence: float
+    exact: bool
+    pooled: "Certificate | None" = None
+    row_norms: Any = field(repr=False)
+    """The sampled row errors, ascending along the last axis, (..., heads, rows) or (..., heads * rows)."""
+
+    kinds = {  # noqa: RUF012
+        "error": "estimate",
+        "upper": "estimate",
+        "baseline": "estimate",
+        "norm": "estimate",
+        "quantile": "probabilistic",
+        "mean_bound": "probabilistic",
+        "range": "deterministic",
+    }
+
+    def quantile(self, p: float) -> Any:
+        """Upper bound of the p-quantile of the row errors: at most 1 - p of the rows exceed it.
+
+        In absolute units, the Euclidean norm of a row of output - exact. Distribution-free, with probability
+        `confidence`. With too few rows for that (p = 0.95 needs 90 at 99 %) the `range` is returned.
+        """
+        if not 0 < p < 1:
+            raise ValueError(f"p must lie between 0 and 1, got {p!r}")
+        n = self.row_norms.shape[-1]
+        if self.exact:
+            return self.row_norms[..., int(np.ceil(p * n)) - 1] if n else np.zeros(self.row_norms.shape[:-1])
+        k = order_statistic(n, p, 1 - self.confidence)
+        return self.range if k is None else np.minimum(self.row_norms[..., n - k], self.range)
+
+
+def certify(
+    output: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    *,
+    rows: int = 256,
+    confidence: float = 0.99,
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    rng: Any = None,
+    check_finite: bool = True,
+) -> Certificate:
+    """Measure the error of any attention output against exact attention on randomly drawn rows.
+
+    Parameters
+    ----------
+    output : array, shape (..., heads, L, Ev)
+        What some method returned.
+    query : array, shape (..., heads, L, E)
+    key : array, shape (..., heads_kv, S, E)
+    value : array, shape (..., heads_kv, S, Ev)
+    rows : int, default 256
+        Rows drawn for each batch element and head, without replacement; from L on all rows are taken. They are
+        computed in float64 and cost `rows` / L of exact attention in that precision.
+    confidence : float, default 0.99
+        Of each probabilistic statement by itself.
+    attn_mask, is_causal, scale, check_finite
+        As for `exact_attention`, and as they were given to the method.
+    rng : None, int, SeedSequence or Generator, default None
+        The rows never coincide with draws that a method made from the same seed.
+
+    Returns
+    -------
+    Certificate
+
+    Notes
+    -----
+    Bounds: order statistics for the quantile; the empirical Bernstein-Serfling inequality (arXiv 1309.4029) for the
+    mean. `upper` corrects for skewness, but no limit from a sample can see rare bad rows that it does not contain: the
+    quantile says how many there may be.
+
+    Examples
+    --------
+    >>> import nlattn
+    >>> q, k, v = nlattn.datasets.load("minilm")[:3]
+    >>> certificate = nlattn.certify(nlattn.nystrom_attention(q, k, v), q, k, v, rng=0)
+    >>> bool(certificate.pooled.error < certificate.pooled.upper < certificate.pooled.baseline)
+    True
+    """
+    rows = check_budget("rows", rows)
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, got {confidence!r}")
+    problem = prepare(
+        "certify",
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        check_finite=check_finite,
+    )
+    output = _check_output(problem, output)
+    b, h, _, length, _ = problem.shape
+    index = draw_rows(private(rng, CERTIFY), b, h, length, rows)
+    taken = problem.xp.asarray(index[..., None], device=array_api_compat.device(output))
+    errors = row_errors(problem, problem.xp.take_along_axis(output, taken, axis=2), index)
+    return certificate(problem, errors, output_range(problem, output), confidence)
+
+
+def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: float) -> Certificate:
+    """The certificate that follows from the errors of sampled rows; `largest` (B, H) bounds all row errors."""
+    b, h, _, length, _ = problem.shape
+    delta = 1 - confidence
+    norms = np.sqrt(errors.error)
+    rows = norms.shape[-1]
+
+    def fields(top: Any, bottom: Any, base: Any, row_norms: Any, bound: Any, mean: Any) -> dict[str, Any]:
+        """Statistics of strata (..., strata, rows)."""
+        error = _ratio(top.sum((-2, -1)), bottom.sum((-2, -1)))
+        upper = ratio_upper(top, bottom, length, delta) if rows else np.zeros_like(error)
+        return {
+            "error": error,
+            "upper": np.where(np.isfinite(error), np.maximum(np.sqrt(np.maximum(upper, 0)), error), error),
+            "baseline": _ratio(base.sum((-2, -1)), bottom.sum((-2, -1))),
+            "norm": np.sqrt(bottom.mean((-2, -1))) if bottom.size else np.zeros(bottom.shape[:-2]),
+            "range": bound,
+            "mean_bound": mean,
+            "row_norms": np.sort(row_norms, axis=-1),
+            "rows": rows,
+            "confidence": confidence,
+            "exact": rows >= length,
+        }
+
+    single = [x[..., None, :] for x in errors]
+    mean = mean_bound(norms, largest, length, delta) if rows else np.zeros((b, h))
+    heads = fields(single[0], single[1], single[2], norms, largest, mean)
+    # A mean over heads is bounded by the mean of the heads' bounds, each at its share of the failure probability.
+    share = mean_bound(norms, largest, length, delta / max(h, 1)).mean(-1) if rows and h else np.zeros(b)
+    flat = norms.reshape(b, h * rows)
+    pooled = fields(errors.error, errors.exact, errors.baseline, flat, largest.max(-1, initial=0.0), share)
+
+    def shaped(values: dict[str, Any], lead: tuple[int, ...], axes: int) -> dict[str, Any]:
+        return {
+            name: np.asarray(x).reshape((*lead, *x.shape[axes:])) if isinstance(x, np.ndarray | np.generic) else x for name, x in values.items()
+        }
+
+    lead = (*problem.batch, h) if problem.has_heads else ()
+    return Certificate(**shaped(heads, lead, 2), pooled=Certificate(**shaped(pooled, problem.batch, 1)))
+
+
+def output_range(problem: Problem, output: Any) -> Any:
+    """Bound of every row error of an output (B, H, L, Ev): (B, H), from the box of the values and that of the rows."""
+    xp = problem.xp
+    b, h, g, length, s = problem.shape
+    if length == 0:
+        return np.zeros((b, h))
+    low, high = _box(problem)
+    # Each row of a group's values serves h // g heads.
+    low, high = (np.repeat(edge, h // g, axis=1) for edge in (low, high))
+    least, most = (to_host(xp, xp.astype(f(output, axis=2), xp.float64)) for f in (xp.min, xp.max))
+    reach = np.maximum(np.maximum(most - low, high - least), 0)
+    return np.sqrt(np.sum(reach**2, axis=-1))
+
+
+def _box(problem: Problem) -> tuple[Any, Any]:
+    """Least and greatest value of each column (B, G, Ev); with 0, the output of a row that sees nothing."""
+    xp = problem.xp
+    b, _, g, _, s = problem.shape
+    zero = np.zeros((b, g, problem.value.shape[3]))
+    if s == 0:
+        return zero, zero
+    low, high = (to_host(xp, xp.astype(f(problem.value, axis=2), xp.float64)) for f in (xp.min, xp.max))
+    empty = problem.mask is not None or problem.bias is not None or bool(xp.any(problem.start >= problem.stop))
+    return (np.minimum(low, 0), np.maximum(high, 0)) if empty else (low, high)
+
+
+def _ratio(top: Any, bottom: Any) -> Any:
+    """sqrt(top / bottom); 0 / 0 is 0."""
+    safe = np.where(bottom > 0, bottom, 1)
+    return np.where(bottom > 0, np.sqrt(top / safe), np.where(top > 0, np.inf, 0.0))
+
+
+def _check_output(problem: Problem, output: Any) -> Any:
+    xp = problem.xp
+    expected = (*problem.batch, problem.query.shape[1]) if problem.has_heads else ()
+    expected = (*expected, problem.query.shape[2], problem.value.shape[3])
+    if not array_api_compat.is_array_api_obj(output) or array_api_compat.array_namespace(output) is not xp:
+        raise TypeError(f"output must be an array of the library of query, got {type(output).__name__}")
+    if tuple(output.shape) != expected:
+        raise ValueError(f"output must have shape {expected}, (..., heads, L, Ev), got {tuple(output.shape)}")
+    if not xp.isdtype(output.dtype, "real floating"):
+        raise TypeError(f"output must have a real floating dtype, got {output.dtype}")
+    return xp.reshape(output, (*problem.query.shape[:3], expected[-1]))

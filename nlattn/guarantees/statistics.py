@@ -1,0 +1,69 @@
+"""What a sample of row errors says about all rows."""
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+__all__ = ["mean_bound", "order_statistic", "ratio_upper"]
+
+
+def order_statistic(rows: int, p: float, delta: float) -> int | None:
+    """k such that the k-th largest of `rows` sampled values is at least the p-quantile, with probability 1 - delta.
+
+    More than k - 1 of the values exceed the quantile with probability at least 1 - delta. None where even the largest
+    does not suffice. Distribution-free; holds with and without replacement, and for equal samples of several strata,
+    since a hypergeometric or a stratified count is less spread out than the binomial (Hoeffding 1956, 1963).
+    """
+    if p**rows > delta:
+        return None
+    k = int(stats.binom.ppf(delta, rows, 1 - p))
+    while k > 0 and stats.binom.cdf(k - 1, rows, 1 - p) > delta:
+        k -= 1
+    # Hoeffding's comparison of the tails needs k - 1 <= rows (1 - p) - 1.
+    return max(1, min(k, math.floor(rows * (1 - p))))
+
+
+def mean_bound(errors: Any, largest: Any, population: int, delta: float) -> Any:
+    """Upper bound, with probability 1 - delta, of the mean of a population of numbers in [0, largest].
+
+    Empirical Bernstein-Serfling inequality for sampling without replacement along the last axis
+    (Bardenet and Maillard 2015, arXiv 1309.4029, theorem 4.3).
+    """
+    n = errors.shape[-1]
+    average = np.mean(errors, axis=-1)
+    if n >= population:
+        return average
+    rho = 1 - (n - 1) / population if 2 * n <= population else (1 - n / population) * (1 + 1 / n)
+    level = math.log(5 / delta)
+    deviation = np.std(errors, axis=-1)
+    spread = deviation * math.sqrt(2 * rho * level / n) + (7 / 3 + 3 / math.sqrt(2)) * largest * level / n
+    return np.minimum(average + spread, largest)
+
+
+def ratio_upper(top: Any, bottom: Any, population: int, delta: float) -> Any:
+    """Upper limit of sum(top) / sum(bottom) over all rows, from a sample of rows along the last axis.
+
+    Sums also run over the strata of the axis before it, each of `population` rows of which the sample holds equally
+    many. A limit for light tails: linearised ratio, Hall's correction for skewness (1992, Annals of Statistics 20),
+    and one added observation, twice the largest, so that a constant sample does not vouch for all rows.
+    """
+    n = top.shape[-1]
+    total = np.sum(bottom, axis=(-2, -1))
+    ratio = np.sum(top, axis=(-2, -1)) / np.where(total > 0, total, 1)
+    if n >= population:
+        return ratio
+    residual = top - ratio[..., None, None] * bottom
+    extreme = 2 * np.max(residual, axis=-1, keepdims=True)
+    residual = np.concatenate([residual, np.maximum(extreme, 0)], axis=-1)
+    centred = residual - np.mean(residual, axis=-1, keepdims=True)
+    # Cumulants of the sum over the strata of the sample means.
+    variance = np.sum(np.mean(centred**2, axis=-1), axis=-1) / n * (1 - n / population)
+    third = np.sum(np.mean(centred**3, axis=-1), axis=-1) / n**2
+    deviation = np.sqrt(variance)
+    skewness = np.maximum(third / np.where(variance > 0, variance, 1) ** 1.5, 1e-6)
+    normal = -special.ndtri(1 - delta)
+    quantile = 3 / skewness * (np.cbrt(1 + skewness * (normal - skewness / 6)) - 1)
+    scale = np.mean(bottom, axis=-1).sum(axis=-1)
+    return ratio - quantile * deviation / np.where(scale > 0, scale, 1)
