@@ -32,7 +32,7 @@ def softmax_attention(
     bias: Any = None,
 ) -> tuple[Any, Any]:
     """See :func:`nlattn.kernels.softmax_attention.softmax_attention`."""
-    dtype = np.dtype(np.float64 if query.dtype == np.float64 else np.float32)
+    dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
     b, h, length, _ = query.shape
     g, s, ev = key.shape[1], key.shape[2], value.shape[3]
     if min(b, h, length, s, ev) == 0:
@@ -45,8 +45,9 @@ def softmax_attention(
         _expanded(mask, np.dtype(np.bool_), (b, h, length, s)),
         _expanded(bias, dtype, (b, h, length, s)),
     )
+    # From the shape alone: the result must not depend on the number of threads.
     rows = ROWS
-    while rows > 64 and b * h * -(-length // rows) < 8 * threads():
+    while rows > 64 and b * h * -(-length // rows) < 16:
         rows //= 2
     blocks = b * h * -(-length // rows)
     options = (mask is not None, bias is not None, dtype.type(scale * LOG2E), GEMM_ADDRESS[dtype.name], rows)
@@ -99,6 +100,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
     n_blocks = -(-length // rows)
     number = query.dtype.type
     zero, one, low = number(0), number(1), number(-np.inf)
+    least = np.finfo(query.dtype).min
     log2e, ln2 = number(1.4426950408889634), number(0.6931471805599453)
     top = np.empty(rows, query.dtype)
     total = np.empty(rows, query.dtype)
@@ -144,15 +146,20 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                 if has_bias:
                     weights = bias[b, h, i0 + r, j0 + left : j0 + right]
                     for j in range(row.size):
-                        row[j] = low if weights[j] == low else row[j] + weights[j] * log2e
+                        # A finite weight never masks, however large.
+                        x = row[j] + min(max(weights[j] * log2e, least), -least)
+                        x = least if x < least else x
+                        row[j] = low if weights[j] == low else x
                 if has_mask:
                     seen = mask[b, h, i0 + r, j0 + left : j0 + right]
                     for j in range(row.size):
                         row[j] = row[j] if seen[j] else low
                 highest = maximum(row)
                 if highest == low:
-                    row[:] = zero
-                    continue
+                    if not np.isnan(row).any():  # `maximum` passes over a NaN whose sign is set
+                        row[:] = zero
+                        continue
+                    highest = row[0] * zero
                 if not (highest <= top[r]):  # also for NaN
                     if total[r] != zero:
                         decay = np.exp2(top[r] - highest)

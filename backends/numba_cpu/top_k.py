@@ -15,7 +15,7 @@ MOST = 64
 
 def top_k(x: Any, k: int) -> tuple[Any, Any]:
     """See :func:`nlattn.kernels.top_k.top_k`."""
-    if x.dtype not in (np.float32, np.float64) or not 0 < k <= MOST or x.size == 0:
+    if x.dtype not in (np.float32, np.float64) or not 0 < k <= min(MOST, x.shape[-1]) or x.size == 0:
         return NotImplemented
     rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
     values = np.empty((len(rows), k), x.dtype)

@@ -1,0 +1,1 @@
+"""The command line; needs the ``cli`` extra (rich, typer, matplotlib)."""

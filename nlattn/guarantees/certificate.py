@@ -6,7 +6,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, to_host
+from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, take_rows, to_host
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
 from nlattn.methods.arguments import Problem, check_budget, prepare
 from nlattn.rng import private
@@ -155,9 +155,9 @@ def certify(
     )
     output = _check_output(problem, output)
     b, h, _, length, _ = problem.shape
-    index = draw_rows(private(rng, CERTIFY), b, h, length, rows)
+    index = np.sort(draw_rows(private(rng, CERTIFY), b, h, length, rows), axis=-1)
     taken = problem.xp.asarray(index[..., None], device=array_api_compat.device(output))
-    errors = row_errors(problem, problem.xp.take_along_axis(output, taken, axis=2), index)
+    errors = row_errors(take_rows(problem, index), problem.xp.take_along_axis(output, taken, axis=2))
     return certificate(problem, errors, output_range(problem, output), confidence)
 
 

@@ -10,7 +10,7 @@ from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.methods.arguments import Problem
 from nlattn.methods.exact import attend
 
-__all__ = ["RowErrors", "draw_rows", "row_errors", "to_host", "uniform_rows"]
+__all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "take_rows", "to_host", "uniform_rows"]
 
 
 class RowErrors(NamedTuple):
@@ -24,21 +24,22 @@ class RowErrors(NamedTuple):
 
 
 def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows: int) -> Any:
-    """Row indices (B, H, min(rows, L)), for each batch element and head without replacement and ascending."""
+    """Row indices (B, H, min(rows, L)), for each batch element and head without replacement, in random order."""
     if rows >= length:
         return np.broadcast_to(np.arange(length), (b, h, length))
-    drawn = [np.sort(generator.choice(length, rows, replace=False)) for _ in range(b * h)]
+    drawn = [generator.choice(length, rows, replace=False) for _ in range(b * h)]
     return np.stack(drawn).reshape(b, h, rows) if drawn else np.empty((b, h, rows), np.int64)
 
 
-def row_errors(problem: Problem, output: Any, index: Any, *, double: bool = True) -> RowErrors:
-    """Errors of the rows `output` (B, H, m, Ev), which stand at `index` (B, H, m) of the problem."""
-    xp = problem.xp
-    rows = problem.rows(xp.asarray(index, device=array_api_compat.device(problem.query)))
+def take_rows(problem: Problem, index: Any) -> Problem:
+    """The problem of the rows `index`, a NumPy array (B, H, m)."""
+    return problem.rows(problem.xp.asarray(index, device=array_api_compat.device(problem.query)))
+
+
+def row_errors(rows: Problem, output: Any, *, double: bool = True) -> RowErrors:
+    """Errors of the rows `output` (B, H, m, Ev) of a problem that consists of these rows."""
     exact = exact_rows(rows, double=double)
-    baseline = xp.astype(uniform_rows(rows), exact.dtype, copy=False)
-    output = xp.astype(output, exact.dtype, copy=False)
-    return RowErrors(*(to_host(xp, _squares(xp, x)) for x in (output - exact, exact, baseline - exact)))
+    return RowErrors(*(squares(rows.xp, x, exact) for x in (output, None, uniform_rows(rows))))
 
 
 def exact_rows(rows: Problem, *, double: bool = True) -> Any:
@@ -69,17 +70,17 @@ def uniform_rows(rows: Problem) -> Any:
         seen = xp.reshape(seen, (seen.shape[0], g if per_head else 1, h // g if per_head else 1, s))
         weight = xp.where(seen, weight, xp.zeros_like(weight))
         value = xp.where(seen[..., None], value, xp.zeros_like(value))
-    sums = [xp.cumulative_sum(x, axis=3, include_initial=True) for x in (value, weight)]
     ends = [xp.reshape(edge, (b, g, h // g, length)) for edge in (rows.start, rows.stop)]
 
-    def between(total: Any) -> Any:
+    def between(x: Any) -> Any:
+        total = xp.cumulative_sum(x, axis=3, include_initial=True)
         wide = xp.broadcast_to(total, (b, g, h // g, *total.shape[3:]))
         at = [end if total.ndim == 4 else end[..., None] for end in ends]
         low, high = (xp.take_along_axis(wide, i, axis=3) for i in at)
         return high - low
 
-    count = between(sums[1])
-    mean = between(sums[0]) / xp.clip(count, 1.0, None)[..., None]
+    count = xp.astype(ends[1] - ends[0], xp.float64) if seen is None else between(weight)
+    mean = between(value) / xp.clip(count, 1.0, None)[..., None]
     mean = xp.where(count[..., None] > 0, mean, xp.zeros_like(mean))
     return xp.reshape(mean, (b, h, length, -1))
 
@@ -93,6 +94,8 @@ def to_host(xp: Any, array: Any) -> Any:
     return np.asarray(array_api_compat.to_device(array, xp.__array_namespace_info__().default_device()))
 
 
-def _squares(xp: Any, array: Any) -> Any:
-    array = xp.astype(array, xp.float64, copy=False)
-    return xp.sum(array * array, axis=-1)
+def squares(xp: Any, array: Any, exact: Any) -> Any:
+    """Squared norms of the rows of array - exact, or of exact, on the host in float64."""
+    difference = exact if array is None else xp.astype(array, exact.dtype, copy=False) - exact
+    difference = xp.astype(difference, xp.float64, copy=False)
+    return to_host(xp, xp.sum(difference * difference, axis=-1))

@@ -55,7 +55,8 @@ def ratio_upper(top: Any, bottom: Any, population: int, delta: float) -> Any:
     if n >= population:
         return ratio
     residual = top - ratio[..., None, None] * bottom
-    extreme = 2 * np.max(residual, axis=-1, keepdims=True)
+    extreme = 2 * np.max(top, axis=-1, keepdims=True)
+    extreme = extreme - ratio[..., None, None] * np.mean(bottom, axis=-1, keepdims=True)
     residual = np.concatenate([residual, np.maximum(extreme, 0)], axis=-1)
     centred = residual - np.mean(residual, axis=-1, keepdims=True)
     # Cumulants of the sum over the strata of the sample means.

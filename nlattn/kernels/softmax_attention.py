@@ -5,6 +5,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from nlattn.dispatch import kernel
+from nlattn.kernels.precision import accumulator
 
 __all__ = ["softmax_attention"]
 
@@ -51,7 +52,7 @@ def softmax_attention(
         Natural logarithm of the sum of the exponentials of a row's scores; -inf where it attends to nothing.
     """
     xp = array_namespace(query, key, value)
-    dtype = xp.float64 if query.dtype == xp.float64 else xp.float32
+    dtype = accumulator(xp, query.dtype)
     b, h, length, e = query.shape
     g, s, ev = key.shape[1], key.shape[2], value.shape[3]
     r = h // g

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace, is_torch_namespace
 
 from nlattn.dispatch import kernel
@@ -42,7 +43,10 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
             x = xp.concat(done if lower else done[::-1], axis=-2)
             right = right - a[..., rows, known] @ x
         done.append(_substitute(xp, a[..., rows, rows], right, lower))
-    return xp.concat(done if lower else done[::-1], axis=-2) if done else xp.zeros_like(b)
+    if not done:
+        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        return xp.zeros((*lead, *b.shape[-2:]), dtype=b.dtype, device=b.device)
+    return xp.concat(done if lower else done[::-1], axis=-2)
 
 
 def _substitute(xp: Any, a: Any, b: Any, lower: bool) -> Any:
@@ -53,5 +57,6 @@ def _substitute(xp: Any, a: Any, b: Any, lower: bool) -> Any:
         if done:
             known = slice(0, i) if lower else slice(i + 1, n)
             right = right - a[..., i : i + 1, known] @ xp.concat(done if lower else done[::-1], axis=-2)
-        done.append(right / a[..., i : i + 1, i : i + 1])
+        with np.errstate(all="ignore"):
+            done.append(right / a[..., i : i + 1, i : i + 1])
     return xp.concat(done if lower else done[::-1], axis=-2)

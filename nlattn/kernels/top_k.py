@@ -26,6 +26,8 @@ def top_k(x: Any, k: int) -> tuple[Any, Any]:
         Of equal entries the one with the smaller index comes first; indices are of the default integer dtype.
     """
     xp = array_namespace(x)
+    if not 0 <= k <= x.shape[-1]:
+        raise ValueError(f"k must lie between 0 and {x.shape[-1]}, got {k}")
     # Negated and ascending: a stable descending sort is not the same on all libraries.
     indices = xp.argsort(-x, axis=-1, stable=True)[..., :k]
     return xp.take_along_axis(x, indices, axis=-1), indices

@@ -1,12 +1,15 @@
 """The arguments that all attention functions share: checked once, and put into one layout."""
 
 import math
+import operator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import array_api_compat
+import numpy as np
 from array_api_compat import array_namespace
 
+from nlattn.kernels.precision import accumulator
 from nlattn.methods.registry import NAMESPACES
 
 __all__ = ["Problem", "check_budget", "prepare", "refuse_causal"]
@@ -44,7 +47,7 @@ class Problem:
     @property
     def accumulator(self) -> Any:
         """The dtype in which sums are formed: float64 for float64, float32 for all others."""
-        return self.xp.float64 if self.query.dtype == self.xp.float64 else self.xp.float32
+        return accumulator(self.xp, self.query.dtype)
 
     def output(self, out: Any, lse: Any = None) -> Any:
         """An output (B, H, L, Ev), or the pair with its lse, in the layout and dtype of the call."""
@@ -164,14 +167,14 @@ def refuse_causal(name: str, is_causal: bool, instead: str) -> None:
 def check_budget(name: str, budget: Any, *, least: int = 1) -> int:
     """`budget` as an int of at least `least`."""
     try:
-        number = budget.__index__()
-    except AttributeError:
+        number = None if isinstance(budget, bool | np.bool) else operator.index(budget)
+    except TypeError:
         number = None
-    if number is None or isinstance(budget, bool):
+    if number is None:
         raise TypeError(f"{name} must be an integer, got {budget!r} of type {type(budget).__name__}")
     if number < least:
         raise ValueError(f"{name} must be at least {least}, got {number}")
-    return int(number)
+    return number
 
 
 def visible_keys(problem: Problem) -> Any:
@@ -197,7 +200,8 @@ def all_finite(xp: Any, array: Any) -> bool:
     """Whether every element is finite; in the usual case by one sum."""
     if xp.isdtype(array.dtype, "real floating") and array.dtype not in (xp.float32, xp.float64):
         return bool(xp.all(xp.isfinite(array)))
-    total = xp.sum(array)
+    with np.errstate(all="ignore"):
+        total = xp.sum(array)
     return bool(xp.isfinite(total)) or bool(xp.all(xp.isfinite(array)))
 
 
@@ -226,6 +230,8 @@ def _check_dtypes(xp: Any, **arrays: Any) -> None:
     for name, array in arrays.items():
         if not xp.isdtype(array.dtype, "real floating"):
             raise TypeError(f"{name} must have a real floating dtype, got {array.dtype}; convert it first")
+        if xp.finfo(array.dtype).bits > 64:
+            raise TypeError(f"{name} must have at most 64 bits a number, got {array.dtype}; convert it to float64")
     if len({str(array.dtype) for array in arrays.values()}) > 1:
         listed = ", ".join(f"{name} {array.dtype}" for name, array in arrays.items())
         raise TypeError(f"query, key and value must share one dtype, got {listed}; convert them first")
@@ -251,7 +257,9 @@ def _check_shapes(query: Any, key: Any, value: Any) -> tuple[int, int]:
     heads, heads_kv = query.shape[-3], key.shape[-3]
     if value.shape[-3] != heads_kv:
         raise ValueError(f"key and value must have the same heads, got shapes {key.shape} and {value.shape}")
-    if heads != heads_kv and (heads_kv == 0 or heads % heads_kv):
+    if heads == 0 or heads_kv == 0:
+        raise ValueError(f"query, key and value need at least one head, got shapes {query.shape} and {key.shape}")
+    if heads % heads_kv:
         raise ValueError(f"the heads of query must be a multiple of those of key, got {heads} and {heads_kv}")
     return heads, heads_kv
 
@@ -259,10 +267,9 @@ def _check_shapes(query: Any, key: Any, value: Any) -> tuple[int, int]:
 def _check_scale(scale: float | None, features: int) -> float:
     if scale is None:
         return float(features**-0.5)
-    try:
-        number = float(scale)
-    except (TypeError, ValueError):
-        raise TypeError(f"scale must be a number or None, got {scale!r}") from None
+    if isinstance(scale, bool | np.bool) or not hasattr(scale, "__float__"):
+        raise TypeError(f"scale must be a number or None, got {scale!r}")
+    number = float(scale)
     if not math.isfinite(number):
         raise ValueError(f"scale must be finite, got {number}; None means E ** -0.5")
     return number
@@ -339,6 +346,10 @@ def _check_mask(
         return mask, None
     if bool(xp.any(xp.isnan(mask) | (mask == xp.inf))):
         raise ValueError("attn_mask contains NaN or +inf; a floating mask holds finite numbers and -inf")
+    limits = xp.finfo(accumulator(xp, query.dtype))
+    if xp.finfo(mask.dtype).max > limits.max:
+        # Finite numbers stay finite in the narrower dtype of the scores: only -inf masks.
+        mask = xp.where(mask == -xp.inf, mask, xp.clip(mask, limits.min, limits.max))
     return None, mask
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.cluster.kmeans import kmeans
+from nlattn.kernels.precision import accumulator
 from nlattn.methods.arguments import Problem
 from nlattn.rng import children
 
@@ -67,7 +68,7 @@ def _seen(problem: Problem) -> tuple[Any, Any]:
 
 def _segment_means(xp: Any, x: Any, m: int, seen: Any) -> tuple[Any, Any]:
     b, h, n, e = x.shape
-    dtype = xp.float64 if x.dtype == xp.float64 else xp.float32
+    dtype = accumulator(xp, x.dtype)
     if seen is None:
         short = n // m
         first = (short + 1) * m - n
@@ -103,5 +104,5 @@ def _sample(xp: Any, x: Any, m: int, draws: Any, seen: Any) -> tuple[Any, Any]:
         order = xp.where(seen, order, xp.full_like(order, 2.0))
     index = xp.sort(xp.argsort(order, axis=-1)[..., :m], axis=-1)
     used = xp.take_along_axis(xp.broadcast_to(order < 2, (b, h, n)), index, axis=-1)
-    dtype = xp.float64 if x.dtype == xp.float64 else xp.float32
+    dtype = accumulator(xp, x.dtype)
     return xp.astype(xp.take_along_axis(x, index[..., None], axis=2), dtype, copy=False), used

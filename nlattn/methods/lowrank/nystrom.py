@@ -1,6 +1,7 @@
 """Nystrom attention: softmax against landmarks, joined by a pseudo-inverse."""
 
 import math
+import numbers
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -8,7 +9,9 @@ from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.methods.arguments import Problem, check_budget, prepare, refuse_causal
 from nlattn.methods.exact import attend
 from nlattn.methods.lowrank.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
+from nlattn.methods.lowrank.pseudoinverse import iterated_inverse, solve_truncated
 from nlattn.partial import Partial
+from nlattn.rng import children
 
 __all__ = ["nystrom_attention"]
 
@@ -131,11 +134,12 @@ def _prepare(
 ) -> _State:
     xp = problem.xp
     b, h, g, length, s = problem.shape
-    if selection not in SELECTIONS:
+    children(rng, 0)  # an rng that is not needed must still be one
+    if selection not in tuple(SELECTIONS):
         raise ValueError(f"selection must be one of {', '.join(map(repr, SELECTIONS))}, got {selection!r}")
     if pinv not in ("svd", "iter"):
         raise ValueError(f"pinv must be 'svd' or 'iter', got {pinv!r}")
-    if not 0 < rcond < 1:
+    if not isinstance(rcond, numbers.Real) or not 0 < rcond < 1:
         raise ValueError(f"rcond must lie between 0 and 1, got {rcond!r}")
     check_budget("iterations", iterations)
     most = math.floor(-math.log(xp.finfo(problem.accumulator).eps / 2) / math.log(3.25))
@@ -158,9 +162,9 @@ def _prepare(
     ).out
 
     # Core, in float64: rows and columns of unused landmarks vanish.
-    per_group = (b, g, h // g, landmarks, -1)
+    e = problem.query.shape[3]
     scores = problem.scale * (
-        xp.reshape(xp.astype(q_few, xp.float64), per_group)
+        xp.reshape(xp.astype(q_few, xp.float64), (b, g, h // g, landmarks, e))
         @ xp.matrix_transpose(xp.astype(k_few, xp.float64))[:, :, None, :, :]
     )
     scores = xp.reshape(xp.where(k_used[:, :, None, None, :], scores, -xp.inf), (b, h, landmarks, landmarks))
@@ -171,9 +175,9 @@ def _prepare(
     core = xp.where(q_used[..., None], core, xp.zeros_like(core))
     right = xp.where(q_used[..., None], xp.astype(right, xp.float64), xp.zeros_like(right[..., :1], dtype=xp.float64))
     if pinv == "svd":
-        joined, rank = _solve(xp, core, right, rcond)
+        joined, rank = solve_truncated(core, right, rcond)
     else:
-        joined = xp.astype(_iterate(xp, xp.astype(core, dtype), iterations), xp.float64) @ right
+        joined = xp.astype(iterated_inverse(xp.astype(core, dtype), iterations), xp.float64) @ right
         rank = xp.sum(xp.astype(q_used, xp.int64), axis=-1)
     bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
     return _State(k_few, xp.astype(joined, dtype), bias, rank)
@@ -184,52 +188,17 @@ def _apply(state: _State, rows: Problem) -> Partial:
     if state.key is rows.key:  # landmarks >= min(L, S)
         return attend(rows)
     b, h, g, length, _ = rows.shape
-    landmarks = state.key.shape[2]
-    dtype = rows.accumulator
-    # The joined values belong to a query head, the landmarks' keys to its group: the heads go to the batch.
-    per_head = (b * g, h // g, landmarks, -1)
-    key = xp.broadcast_to(xp.reshape(state.key, (b * g, 1, landmarks, -1)), (*per_head[:3], state.key.shape[3]))
-    bias = xp.broadcast_to(xp.reshape(state.bias, (b * g, 1, 1, landmarks)), (b * g, h // g, 1, landmarks))
-    stop = xp.full((b * g, h // g, length), landmarks, dtype=xp.int64, device=rows.start.device)
+    landmarks, e, ev = *state.key.shape[2:], state.value.shape[3]
+    # The joined values belong to a query head, the landmarks' keys to its group: the groups go to the batch.
+    lead = (b * g, h // g)
+    stop = xp.full((*lead, length), landmarks, dtype=xp.int64, device=rows.start.device)
     out, lse = softmax_attention(
-        xp.reshape(xp.astype(rows.query, dtype, copy=False), (b * g, h // g, length, -1)),
-        key,
-        xp.reshape(state.value, per_head),
+        xp.reshape(xp.astype(rows.query, rows.accumulator, copy=False), (*lead, length, e)),
+        xp.broadcast_to(xp.reshape(state.key, (b * g, 1, landmarks, e)), (*lead, landmarks, e)),
+        xp.reshape(state.value, (*lead, landmarks, ev)),
         xp.zeros_like(stop),
         stop,
         scale=rows.scale,
-        bias=bias,
+        bias=xp.reshape(state.bias, (b * g, 1, 1, landmarks)),
     )
-    return Partial(xp.reshape(out, (b, h, length, -1)), xp.reshape(lse, (b, h, length)))
-
-
-def _solve(xp: Any, core: Any, right: Any, rcond: float) -> tuple[Any, Any]:
-    """pinv(core, rcond) @ right and the rank kept."""
-    if rcond >= 1e-6:
-        # Squaring the singular values costs no accuracy above 1e-6 in float64, and eigh is 2.5 times as fast as svd.
-        squares, vectors = xp.linalg.eigh(xp.matrix_transpose(core) @ core)
-        top = xp.max(squares, axis=-1, keepdims=True)
-        kept = (squares > rcond**2 * top) & (squares > 0)
-        left = xp.matrix_transpose(vectors) @ (xp.matrix_transpose(core) @ right)
-        inverse = xp.where(kept, 1 / xp.where(kept, squares, xp.ones_like(squares)), xp.zeros_like(squares))
-    else:
-        u, values, vh = xp.linalg.svd(core, full_matrices=False)
-        top = xp.max(values, axis=-1, keepdims=True)
-        kept = (values > rcond * top) & (values > 0)
-        vectors = xp.matrix_transpose(vh)
-        left = xp.matrix_transpose(u) @ right
-        inverse = xp.where(kept, 1 / xp.where(kept, values, xp.ones_like(values)), xp.zeros_like(values))
-    return vectors @ (inverse[..., None] * left), xp.sum(xp.astype(kept, xp.int64), axis=-1)
-
-
-def _iterate(xp: Any, a: Any, iterations: int) -> Any:
-    """The paper's third-order iteration for the inverse of `a`, each matrix with its own start."""
-    columns = xp.max(xp.sum(xp.abs(a), axis=-2), axis=-1)
-    rows = xp.max(xp.sum(xp.abs(a), axis=-1), axis=-1)
-    size = (columns * rows)[..., None, None]
-    z = xp.matrix_transpose(a) / xp.where(size == 0, xp.ones_like(size), size)
-    eye = xp.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    for _ in range(iterations):
-        az = a @ z
-        z = 0.25 * (z @ (13.0 * eye - az @ (15.0 * eye - az @ (7.0 * eye - az))))
-    return z
+    return Partial(xp.reshape(out, (b, h, length, ev)), xp.reshape(lse, (b, h, length)))

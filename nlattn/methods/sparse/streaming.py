@@ -86,6 +86,9 @@ def _apply(state: tuple[int, int] | None, rows: Problem, *, checked: bool = True
     xp, s = rows.xp, rows.key.shape[2]
     start = xp.clip(rows.position - (window - 1), 0, s)
     stop = xp.minimum(rows.stop, xp.clip(rows.position + window, 0, s))
-    near = replace(rows, start=start, stop=stop)
-    far = replace(rows, start=xp.zeros_like(start), stop=xp.minimum(xp.clip(start, None, sinks), rows.stop))
+    # Where sinks and window meet they are one interval, and the far part is empty.
+    zero, sink = xp.zeros_like(start), xp.clip(rows.stop, None, sinks)
+    joined = start <= sinks
+    near = replace(rows, start=xp.where(joined, zero, start), stop=xp.where(joined, xp.maximum(stop, sink), stop))
+    far = replace(rows, start=zero, stop=xp.where(joined, zero, sink))
     return merge_partials(attend(near, checked=checked), attend(far, checked=checked))

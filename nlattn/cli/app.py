@@ -1,0 +1,122 @@
+"""The commands and their options."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+import nlattn
+from nlattn.cli.problems import InputError, check_outputs, head_numbers, integers, names
+
+__all__ = ["SAMPLES", "app"]
+
+SAMPLES = ("minilm", "smollm2")
+
+app = typer.Typer(
+    help="Attention approximations, each with its error.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"nlattn {nlattn.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def methods(json: Annotated[bool, typer.Option("--json", help="Print all of it, as JSON.")] = False) -> None:
+    """Print the methods: what each does, can, and costs."""
+    from nlattn.cli.registry import print_methods
+    from nlattn.cli.report import dumps, methods_document
+
+    if json:
+        typer.echo(dumps(methods_document()))
+    else:
+        print_methods(Console())
+
+
+@app.command()
+def compare(
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.npz]",
+            show_default=False,
+            help="Holds q, k and v, of shape (n, d), (heads, n, d) or (layers, heads, n, d), and optionally scale, "
+            "causal, layers and q_heads. Without it, samples of two real models are compared.",
+        ),
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="The methods to hold against exact attention, else all.")
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="The layer, by the number that FILE lists, else the last.")] = None,
+    heads: Annotated[
+        str | None, typer.Option(metavar="0-2,5", help="Query heads, by the numbers that FILE lists, else all.")
+    ] = None,
+    causal: Annotated[
+        bool | None,
+        typer.Option("--causal/--no-causal", show_default=False, help="Overrides what FILE says."),
+    ] = None,
+    scale: Annotated[float | None, typer.Option(help="Factor of the scores; overrides what FILE says.")] = None,
+    budgets: Annotated[
+        str | None, typer.Option(metavar="32,64", help="Values of each method's first budget, else its own list.")
+    ] = None,
+    rtol: Annotated[
+        float | None, typer.Option(help="A tolerance: marks the rows within it and adds nlattn.attention(rtol=...).")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of random methods, and of the rows that are sampled.")] = 0,
+    backend: Annotated[str | None, typer.Option(help="What runs the kernels, e.g. generic.")] = None,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE|-", help="Write JSON; for -, to stdout, and the table to stderr.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw error against time.")] = None,
+) -> None:
+    """Compare methods on queries, keys and values: the error, time and memory of each."""
+    from nlattn.cli import compare as work
+    from nlattn.cli.inputs import from_file, from_sample
+
+    with _one_sentence():
+        check_outputs(file, json, plot)
+        wanted = work.Wanted(
+            methods=list(nlattn.METHODS) if methods is None else names("--methods", methods, list(nlattn.METHODS)),
+            budgets=None if budgets is None else integers("--budgets", budgets),
+            rtol=rtol,
+            seed=seed,
+            backend=backend,
+            json=json,
+            plot=plot,
+        )
+        numbers = None if heads is None else head_numbers(heads)
+        if file is not None:
+            problems = [from_file(file, layer, numbers, causal, scale)]
+        elif layer is None:
+            problems = [from_sample(name, numbers, causal, scale) for name in SAMPLES]
+        else:
+            raise InputError("--layer needs a FILE; the samples are of one layer each.")
+        work.compare(problems, wanted)
+
+
+@contextlib.contextmanager
+def _one_sentence() -> Iterator[None]:
+    """End with code 2 and one sentence on stderr where the input cannot be used."""
+    try:
+        yield
+    except InputError as error:
+        Console(stderr=True).print(Text(str(error), style="red"), soft_wrap=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,114 @@
+"""What `nlattn compare` does with checked input."""
+
+import contextlib
+import math
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from nlattn.cli.inputs import Input
+from nlattn.cli.measure import STEPS, Row, jobs, measure
+from nlattn.cli.problems import InputError
+from nlattn.cli.progress import progress_bar
+from nlattn.cli.report import compare_document, dumps, environment
+from nlattn.cli.table import print_reading_aid, print_table
+from nlattn.dispatch import use_backend
+
+__all__ = ["Wanted", "compare"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be compared, and where the result goes."""
+
+    methods: list[str]
+    budgets: list[int] | None
+    rtol: float | None
+    seed: int
+    backend: str | None
+    json: str | None
+    plot: Path | None
+
+
+def compare(problems: list[Input], wanted: Wanted) -> None:
+    """Measure, print the tables, and write what was asked for."""
+    for problem in problems:
+        _check_rtol(wanted.rtol, problem)
+    errors = Console(stderr=True)
+    console = errors if wanted.json == "-" else Console()
+    with _backend(wanted.backend), _short_warnings(errors):
+        surroundings = _environment()
+        tables = _measure(problems, wanted, errors)
+    for problem, rows in tables:
+        print_table(console, problem, rows, wanted.rtol)
+        console.print()
+    print_reading_aid(console)
+    if wanted.plot is not None:
+        from nlattn.cli.plot import draw
+
+        with _writing("--plot"):
+            draw(wanted.plot, tables)
+    if wanted.json is not None:
+        text = dumps(compare_document(tables, surroundings, wanted.seed)) + "\n"
+        if wanted.json == "-":
+            print(text, end="")
+        else:
+            with _writing("--json"):
+                Path(wanted.json).write_text(text, encoding="utf-8")
+
+
+def _measure(problems: list[Input], wanted: Wanted, errors: Console) -> list[tuple[Input, list[Row]]]:
+    todo = [jobs(problem, wanted.methods, wanted.budgets, wanted.rtol, wanted.seed) for problem in problems]
+    with progress_bar(errors, STEPS * sum(map(len, todo))) as advance:
+        return [
+            (problem, measure(problem, its_jobs, wanted.seed, advance))
+            for problem, its_jobs in zip(problems, todo, strict=True)
+        ]
+
+
+def _check_rtol(rtol: float | None, problem: Input) -> None:
+    least = 8 * float(np.finfo(problem.query.dtype).eps)
+    if rtol is not None and not (least <= rtol and math.isfinite(rtol)):
+        raise InputError(f"--rtol must be at least {least:.1e} for {problem.query.dtype}; got {rtol:g}.")
+
+
+@contextlib.contextmanager
+def _backend(name: str | None) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        if name is not None:
+            try:
+                stack.enter_context(use_backend(name))
+            except (ValueError, ImportError) as error:
+                raise InputError(f"--backend: {error}.") from error
+        yield
+
+
+def _environment() -> dict[str, Any]:
+    """The environment; where it is not usable, each method would fail for the same reason."""
+    try:
+        return environment()
+    except (ValueError, ImportError) as error:
+        raise InputError(f"{error}.") from error
+
+
+@contextlib.contextmanager
+def _short_warnings(errors: Console) -> Iterator[None]:
+    """Print each warning as one sentence, when the work is done."""
+    with warnings.catch_warnings(record=True) as caught:
+        yield
+    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
+        errors.print(Text(f"warning: {sentence}", style="yellow"), soft_wrap=True)
+
+
+@contextlib.contextmanager
+def _writing(option: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{option} cannot be written: {error.strerror or error}.") from error

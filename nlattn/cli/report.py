@@ -1,0 +1,92 @@
+"""The JSON documents."""
+
+import json
+import math
+import os
+import platform
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import import_module, metadata
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+import nlattn
+from nlattn.cli.inputs import Input
+from nlattn.cli.measure import Row
+from nlattn.dispatch import backend_name
+
+__all__ = ["compare_document", "dumps", "environment", "methods_document"]
+
+
+def compare_document(tables: list[tuple[Input, list[Row]]], surroundings: dict[str, Any], seed: int) -> dict[str, Any]:
+    """What `nlattn compare` measured: one table of a file, or one for each sample."""
+    (first, rows), *_ = tables
+    described: dict[str, Any]
+    if first.file is not None:
+        described = {"file": first.file} | _described(first, seed)
+        listed = [asdict(row) for row in rows]
+    else:
+        described = {"samples": [{"sample": each.name} | _described(each, seed) for each, _ in tables]}
+        listed = [{"sample": each.name} | asdict(row) for each, rows in tables for row in rows]
+    return {"schema": "nlattn.compare/1", "input": described, "environment": surroundings, "rows": listed}
+
+
+def methods_document() -> dict[str, Any]:
+    """The registry."""
+    return {"schema": "nlattn.methods/1", "methods": [asdict(record) for record in nlattn.METHODS.values()]}
+
+
+def environment() -> dict[str, Any]:
+    """What times depend on, in the present context."""
+    backend = backend_name(np.ndarray)
+    try:
+        numba = metadata.version("numba")
+    except metadata.PackageNotFoundError:
+        numba = None
+    return {
+        "nlattn": nlattn.__version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "threads": _threads(backend),
+        "backend": backend,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def dumps(document: dict[str, Any]) -> str:
+    """The document as text; what is not finite becomes null."""
+    return json.dumps(_finite(document), indent=2, allow_nan=False)
+
+
+def _described(problem: Input, seed: int) -> dict[str, Any]:
+    return {
+        "layer": problem.layer,
+        "heads": list(problem.heads),
+        **problem.sizes,
+        "causal": problem.is_causal,
+        "scale": problem.scale,
+        "dtype": str(problem.query.dtype),
+        "seed": seed,
+    }
+
+
+def _threads(backend: str) -> int | None:
+    if backend != "generic":
+        threads: int = import_module(f"nlattn.backends.{backend}.pool").threads()
+        return threads
+    # The generic kernels have the threads of NumPy's BLAS.
+    pools = threadpoolctl.ThreadpoolController().select(user_api="blas").info()
+    return max((int(pool["num_threads"]) for pool in pools), default=None)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
