@@ -15,8 +15,8 @@ def children(rng: Any, n: int) -> list[np.random.Generator]:
 def private(rng: Any, key: int) -> np.random.Generator:
     """A generator whose draws never coincide with those of `children` for the same `rng`."""
     if isinstance(rng, np.random.Generator):
-        return rng.spawn(1)[0]
-    seed = rng if isinstance(rng, np.random.SeedSequence) else np.random.SeedSequence(_seed(rng))
+        rng = rng.spawn(1)[0].bit_generator.seed_seq
+    seed: Any = rng if isinstance(rng, np.random.SeedSequence) else np.random.SeedSequence(_seed(rng))
     # `children` appends small counters to the spawn key; `key` stands where no counter gets.
     return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, key)))
 

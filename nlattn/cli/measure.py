@@ -149,9 +149,14 @@ def _relative(found: nlattn.Certificate) -> Any:
 
 
 def _chosen(result: nlattn.AttentionResult) -> str:
-    pairs = Counter(zip(np.ravel(result.method).tolist(), np.ravel(result.budget).tolist(), strict=True))
-    used = ", ".join(f"{name}{f' {budget}' if budget else ''} for {n} heads" for (name, budget), n in pairs.items())
-    return f"used {used}; last verdict: {result.tried[-1].verdict}" if result.tried else f"used {used}"
+    methods, budgets = np.ravel(result.method).tolist(), np.ravel(result.budget).tolist()
+    pairs = Counter(zip(methods, budgets, strict=True))
+    used = ", ".join(
+        f"{name}{f' {budget}' if budget else ''} for {count} of {len(methods)} heads"
+        for (name, budget), count in pairs.items()
+    )
+    why = f" ({result.tried[-1].verdict})" if set(methods) == {"exact"} and result.tried else ""
+    return f"used {used}{why}"
 
 
 def _peak(run: Callable[[], Any]) -> int:

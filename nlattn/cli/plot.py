@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from nlattn.cli.inputs import Input
-from nlattn.cli.labels import place_labels
+from nlattn.cli.labels import Label, place_labels
 from nlattn.cli.measure import Row
 from nlattn.cli.table import title
 from nlattn.cli.verdicts import Verdict, by_time, verdict
+from nlattn.methods.registry import METHODS
 
 __all__ = ["draw"]
 
@@ -34,35 +35,41 @@ def draw(path: Path, tables: list[tuple[Input, list[Row]]]) -> None:
     figure.savefig(path)
 
 
-def _panel(panel: Any, problem: Input, rows: list[Row]) -> list[tuple[float, float, str]]:
-    """Draw all but the labels, which are returned: place and text."""
-    panel.set_title("\n".join(textwrap.wrap(title(problem), 64)), fontsize=9)
+def _panel(panel: Any, problem: Input, rows: list[Row]) -> list[Label]:
+    """Draw all but the labels, which are returned."""
+    # Broken after commas only.
+    words = title(problem).replace(" ", "\xa0").replace(",\xa0", ", ")
+    panel.set_title("\n".join(textwrap.wrap(words, 64)), fontsize=9)
     panel.set(xscale="log", yscale="log", xlabel="time of a call, ms", ylabel="relative Frobenius error, estimated")
     panel.grid(color="0.92")
     panel.set_axisbelow(True)
-    floor = float(np.finfo(problem.query.dtype).eps)  # a logarithm has no place for an error of 0
-    shown = [row for row in by_time(rows) if row.method != "exact" and row.error is not None]
-    shown = [row for row in shown if np.isfinite(row.error or 0)]
-    at = {id(row): (1e3 * (row.seconds or 0), max(row.error or 0, floor)) for row in shown}
-    best = [row for row in shown if verdict(row, rows) is Verdict.BEST]
-    for i, method in enumerate(dict.fromkeys(row.method for row in rows if row in shown)):
-        mine = [row for row in shown if row.method == method]
-        x, y = zip(*(at[id(row)] for row in mine), strict=True)
-        name = f"{method} ({next(iter(mine[0].budget))})" if mine[0].budget and "(" not in method else method
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-        panel.plot(x, y, marker, color=colour, markersize=6, zorder=3, label=name)
+    labels: list[Label] = []
+    best = []
+    seen: set[str] = set()
+    for row in by_time(rows):
+        found = verdict(row, rows)
+        # Exact attention, by whatever name, is a line: its error would leave no room for the others.
+        if found is Verdict.EXACT or not row.error or not row.seconds or not np.isfinite(row.error):
+            continue
+        name, amount = next(iter(row.budget.items()), (row.method, ""))
+        own = "(" in row.method
+        look = (list(METHODS).index(row.method) if row.method in METHODS else -1) % len(COLOURS)
+        at = (1e3 * row.seconds, row.error)
+        legend = None if row.method in seen else row.method if own else f"{row.method} ({name})"
+        seen.add(row.method)
+        panel.plot(*at, MARKERS[look], color=COLOURS[look], markersize=6, zorder=3, label=legend)
+        labels.append(Label(*at, f"{name} {amount}" if own else f"{amount}" or name, COLOURS[look]))
+        if found is Verdict.BEST:
+            best.append(labels[-1])
     if best:
-        x, y = zip(*(at[id(row)] for row in best), strict=True)
-        style = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": "0.35"}
-        panel.plot(x, y, "o-", color="0.7", linewidth=1.5, zorder=2, label="best trade-offs", **style)
+        style = {"markersize": 12, "markerfacecolor": "none", "markeredgecolor": "0.35", "linewidth": 1.5}
+        x, y = [label.x for label in best], [label.y for label in best]
+        panel.plot(x, y, "o-", color="0.7", zorder=2, label="best trade-offs", **style)
     _lines(panel, rows)
     panel.margins(0.12)
     _ticks(panel)
     panel.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, fontsize=8, frameon=False)
-    return [
-        (*at[id(row)], f"{next(iter(row.budget.values()), ''):g}" if row.budget else row.method)
-        for row in (shown if len(shown) <= FEW else best)
-    ]
+    return labels if len(labels) <= FEW else best
 
 
 def _lines(panel: Any, rows: list[Row]) -> None:
@@ -77,7 +84,8 @@ def _lines(panel: Any, rows: list[Row]) -> None:
 def _ticks(panel: Any) -> None:
     for axis, limits in ((panel.xaxis, panel.get_xlim()), (panel.yaxis, panel.get_ylim())):
         decades = np.log10(limits[1] / limits[0])
-        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7) if decades < 1 else (1, 2, 5) if decades < 3 else (1,)))
+        subs = (1, 2, 3, 5, 7) if decades < 1 else (1, 2, 5) if decades < 3 else (1,)
+        axis.set_major_locator(MaxNLocator(6) if decades < 0.5 else LogLocator(subs=subs))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axis.set_minor_formatter(NullFormatter())

@@ -31,6 +31,7 @@ def print_methods(console: Console) -> None:
             grid.add_row(f"  {name}", Text(text))
         console.print(grid)
         console.print()
+    console.print("cost: multiplications for each head", style="dim")
 
 
 def _facts(record: Method) -> dict[str, str]:
@@ -46,5 +47,5 @@ def _facts(record: Method) -> dict[str, str]:
         "masks": MASKS[record.masks],
         "budgets": ", ".join(ladders) or "none",
         "exact at": record.exact_at or "always" if record.family == "exact" else record.exact_at or "no budget",
-        "cost": f"{record.cost} multiplications a head",
+        "cost": record.cost,
     }

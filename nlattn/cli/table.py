@@ -14,7 +14,7 @@ __all__ = ["budget_text", "number", "print_reading_aid", "print_table", "title"]
 #: From here on the verdicts are spelt out; prose stays below it, to be readable.
 WIDE = 100
 VERDICTS = {
-    Verdict.EXACT: ("the reference", "bold"),
+    Verdict.EXACT: ("exact", "bold"),
     Verdict.NO_USE: ("no better than uniform", "dim"),
     Verdict.SLOWER: ("slower than exact", "red"),
     Verdict.BEST: ("best trade-off", "bold green"),

@@ -12,6 +12,7 @@ class Verdict(Enum):
     """What a row amounts to; the value says it in a word."""
 
     EXACT = "exact"
+    """It is exact attention, up to rounding."""
     NO_USE = "no use"
     """Its error is not below that of the uniform baseline."""
     SLOWER = "slower"
@@ -29,21 +30,26 @@ def by_time(rows: list[Row]) -> list[Row]:
 
 def verdict(row: Row, rows: list[Row]) -> Verdict:
     """What `row` amounts to among `rows`."""
-    if row.method == "exact":
+    if _exact(row, rows):
         return Verdict.EXACT
     if not _useful(row):
         return Verdict.NO_USE
     if row.speedup is not None and row.speedup <= 1:
         return Verdict.SLOWER
-    beaten = any(_dominates(other, row) for other in rows if other.status == "ok" and _useful(other))
-    return Verdict.BEATEN if beaten else Verdict.BEST
+    rivals = (other for other in rows if other.status == "ok" and _useful(other) and not _exact(other, rows))
+    return Verdict.BEATEN if any(_dominates(other, row) for other in rivals) else Verdict.BEST
+
+
+def _exact(row: Row, rows: list[Row]) -> bool:
+    """Whether it is exact attention, by name or because a method ended in it: then they differ by rounding alone."""
+    if row.method == "exact":
+        return True
+    reference = next((other.error for other in rows if other.method == "exact"), None)
+    return None not in (reference, row.error) and (row.error or 0.0) <= 2 * (reference or 0.0)
 
 
 def _useful(row: Row) -> bool:
-    if row.error is None or row.baseline is None:
-        return False
-    # Where the baseline itself is exact, nothing can be below it.
-    return row.error < row.baseline or row.error == row.baseline == 0
+    return row.error is not None and row.baseline is not None and row.error < row.baseline
 
 
 def _dominates(other: Row, row: Row) -> bool:

@@ -33,7 +33,7 @@ def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows:
 
 def take_rows(problem: Problem, index: Any) -> Problem:
     """The problem of the rows `index`, a NumPy array (B, H, m)."""
-    return problem.rows(problem.xp.asarray(index, device=array_api_compat.device(problem.query)))
+    return problem.rows(problem.xp.asarray(np.array(index), device=array_api_compat.device(problem.query)))
 
 
 def row_errors(rows: Problem, output: Any, *, double: bool = True) -> RowErrors:
@@ -82,7 +82,7 @@ def uniform_rows(rows: Problem) -> Any:
     count = xp.astype(ends[1] - ends[0], xp.float64) if seen is None else between(weight)
     mean = between(value) / xp.clip(count, 1.0, None)[..., None]
     mean = xp.where(count[..., None] > 0, mean, xp.zeros_like(mean))
-    return xp.reshape(mean, (b, h, length, -1))
+    return xp.reshape(mean, (b, h, length, rows.value.shape[3]))
 
 
 def to_host(xp: Any, array: Any) -> Any:

@@ -12,7 +12,7 @@ from nlattn.methods.registry import Method
 from nlattn.testing.asserts import assert_same_kind, to_numpy
 from nlattn.testing.backends import Backend
 
-__all__ = ["Check", "Subject", "check", "draw"]
+__all__ = ["ROUNDING", "Check", "Subject", "check"]
 
 #: Tolerance relative to the largest value, for results that are equal but for rounding, some of it amplified.
 ROUNDING = {"float64": 1e-8, "float32": 2e-3, "float16": 3e-2, "bfloat16": 2e-1}
@@ -40,6 +40,27 @@ class Subject:
             if eval(self.method.exact_at, {"__builtins__": {}}, names):
                 return {**budgets, first: n}
         raise AssertionError(f"no {first} up to {length + s + 1} satisfies {self.method.exact_at!r}")
+
+    def draw(
+        self,
+        length: int = 24,
+        s: int = 40,
+        *,
+        heads: int | None = 2,
+        heads_kv: int | None = None,
+        batch: tuple[int, ...] = (),
+        e: int = 8,
+        ev: int = 5,
+        seed: int = 0,
+    ) -> tuple[Any, Any, Any]:
+        """Standard normal query, key and value in float64, as far as the record allows; `heads` None gives two axes."""
+        rng = np.random.default_rng(seed)
+        s = s if self.method.cross_length else length
+        lead = () if heads is None else (*batch, heads)
+        lead_kv = () if heads is None else (*batch, heads if heads_kv is None else heads_kv)
+        shapes = (*lead, length, e), (*lead_kv, s, e), (*lead_kv, s, ev)
+        query, key, value = (rng.standard_normal(shape) for shape in shapes)
+        return query, query.copy() if self.method.shared_qk else key, value
 
     def call(self, query: Any, key: Any, value: Any, **options: Any) -> Any:
         """Call the method with arrays of the backend, small budgets and, where it draws, a seed."""
@@ -110,22 +131,3 @@ def check(
     """Make a `Check` of a function of a `Subject`."""
     return lambda function: Check(function, when, slow)
 
-
-def draw(
-    length: int = 24,
-    s: int = 40,
-    *,
-    heads: int | None = 2,
-    heads_kv: int | None = None,
-    batch: tuple[int, ...] = (),
-    e: int = 8,
-    ev: int = 5,
-    seed: int = 0,
-) -> tuple[Any, Any, Any]:
-    """Standard normal query, key and value in float64; `heads` None gives two axes."""
-    rng = np.random.default_rng(seed)
-    lead = () if heads is None else (*batch, heads)
-    lead_kv = () if heads is None else (*batch, heads if heads_kv is None else heads_kv)
-    shapes = (*lead, length, e), (*lead_kv, s, e), (*lead_kv, s, ev)
-    query, key, value = (rng.standard_normal(shape) for shape in shapes)
-    return query, key, value

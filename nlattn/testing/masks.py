@@ -1,0 +1,145 @@
+"""Checks of masks: what they mean, how they broadcast, which are refused, and rows that may attend to nothing."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.testing.asserts import assert_close
+from nlattn.testing.refusals import refuses
+from nlattn.testing.suite import ROUNDING, Subject, check
+
+__all__ = [
+    "check_blind_rows",
+    "check_boolean_equals_infinite",
+    "check_lowest_does_not_mask",
+    "check_mask_broadcasting",
+    "check_masked_keys_have_no_influence",
+    "check_masks_refused",
+]
+
+#: Leading sizes of the masks that a method honours, for an input of shape (2, 4, 24, S), and the full ones.
+SHAPES = {
+    "keys": [(), (1,), (4, 1), (2, 1, 1), (2, 4, 1), (1, 4, 1)],
+    "any": [(), (1,), (24,), (4, 24), (4, 1), (2, 1, 24), (2, 4, 24), (2, 1, 1), (1, 4, 1)],
+}
+
+
+def _masked(subject: Subject) -> tuple[Any, Any, Any, np.random.Generator]:
+    return *subject.draw(batch=(2,), heads=4, heads_kv=2, seed=3), np.random.default_rng(5)
+
+
+def _close(actual: Any, desired: Any) -> None:
+    assert_close(actual, desired, rtol=ROUNDING["float64"], atol=ROUNDING["float64"])
+
+
+def _rows(subject: Subject) -> tuple[int, ...]:
+    return (24,) if subject.method.masks == "any" else (1,)
+
+
+@check(lambda method, backend: method.masks is not None)
+def check_mask_broadcasting(subject: Subject) -> None:
+    """Every mask gives what it gives when written out in full; a mask that allows everything changes nothing."""
+    q, k, v, rng = _masked(subject)
+    s = k.shape[-2]
+    full = (2, 4, *_rows(subject), s)
+    for lead in SHAPES[subject.method.masks or ""]:
+        allowed = rng.random((*lead, s)) < 0.7
+        allowed[..., -1] = True
+        bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
+        for mask in (allowed, bias):
+            _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
+    plain = subject(q, k, v)
+    for shape in ((), (1,), (s,), (1, 1), (1, 1, 1, 1)):
+        _close(subject(q, k, v, attn_mask=np.ones(shape, dtype=bool)), plain)
+        _close(subject(q, k, v, attn_mask=np.zeros(shape)), plain)
+    assert not np.any(subject(q, k, v, attn_mask=np.zeros(1, dtype=bool)))
+
+
+@check(lambda method, backend: method.masks is not None)
+def check_boolean_equals_infinite(subject: Subject) -> None:
+    """False and -inf are the same, with causality (where there is any) on top."""
+    q, k, v, rng = _masked(subject)
+    allowed = rng.random((*_rows(subject), k.shape[-2])) < 0.6
+    for causal in (False, True):
+        if not causal or subject.method.causal is not None:
+            first = subject(q, k, v, attn_mask=allowed, is_causal=causal)
+            _close(subject(q, k, v, attn_mask=np.where(allowed, 0.0, -np.inf), is_causal=causal), first)
+            assert np.abs(first - subject(q, k, v, is_causal=causal)).max() > 1e-3, "the mask changes nothing"
+
+
+@check(lambda method, backend: method.masks is not None)
+def check_masked_keys_have_no_influence(subject: Subject) -> None:
+    """What stands at a masked key does not matter; at another it does."""
+    q, k, v, rng = _masked(subject)
+    hidden = np.zeros(k.shape[-2], dtype=bool)
+    hidden[[0, 7, 8, 22]] = True
+    other_k, other_v = k.copy(), v.copy()
+    other_k[..., hidden, :] = 50 * rng.standard_normal(other_k[..., hidden, :].shape)
+    other_v[..., hidden, :] = 1e6
+    q_other = other_k.copy() if subject.method.shared_qk else q
+    first = subject(q, k, v, attn_mask=~hidden)
+    second = subject(q_other, other_k, other_v, attn_mask=~hidden)
+    rows = ~hidden if subject.method.shared_qk else slice(None)
+    _close(second[..., rows, :], first[..., rows, :])
+    seen = v.copy()
+    seen[..., 5, :] += 10
+    assert np.abs(subject(q, k, seen, attn_mask=~hidden) - first).max() > 1e-3
+
+
+@check(lambda method, backend: method.masks is not None)
+def check_lowest_does_not_mask(subject: Subject) -> None:
+    """Rows with finfo.min at every key see every key: only False and -inf mask."""
+    q, k, v, _ = _masked(subject)
+    for dtype in ("float64", "float32"):
+        bias = np.full((1, k.shape[-2]), np.finfo(dtype).min)
+        out = subject(q, k, v + 10.0, attn_mask=bias, dtype=dtype)
+        assert np.all(np.isfinite(out)), f"{dtype}: not finite"
+        assert np.all(np.any(out != 0, axis=-1)), f"{dtype}: finfo.min masks"
+        if subject.method.rows_sum_to_one:
+            ones = subject(q, k, np.ones_like(v), attn_mask=bias, dtype=dtype)
+            assert_close(ones, np.ones_like(ones), rtol=1e-5)
+
+
+@check()
+def check_blind_rows(subject: Subject) -> None:
+    """Rows that may attend to nothing are exactly 0, their log-sum-exp is -inf, and others do not notice them."""
+    q, k, v, rng = _masked(subject)
+    s, method = k.shape[-2], subject.method
+    lse = {"return_lse": True} if method.partial else {}
+    cases: list[tuple[Any, dict[str, Any]]] = []
+    if method.masks == "any":
+        mask = rng.random((2, 4, 24, s)) < 0.5
+        mask[0, 1, 3:9] = mask[1, :, 0] = mask[1, 2] = False
+        cases += [(~mask.any(-1), {"attn_mask": m}) for m in (mask, np.where(mask, 0.0, -np.inf))]
+    if method.masks is not None:
+        mask = rng.random((2, 4, 1, s)) < 0.5
+        mask[0, 1] = mask[1] = False
+        blind = np.broadcast_to(~mask.any(-1), (2, 4, 24))
+        cases += [(blind, {"attn_mask": m}) for m in (mask, np.where(mask, 0.0, -np.inf))]
+    if method.causal is not None and method.cross_length:
+        q = subject.draw(60, s, batch=(2,), heads=4, heads_kv=2)[0][..., :60, :]
+        blind = np.broadcast_to(np.arange(60) < 60 - s, (2, 4, 60))
+        cases += [(blind, {"is_causal": True})]
+    for dtype in subject.backend.dtypes:
+        for blind, options in cases:
+            rows = q[..., : blind.shape[-1], :]
+            result = subject(rows, k, v, dtype=dtype, **options, **lse)
+            out = result[0] if lse else result
+            assert np.all(out[blind] == 0), f"{dtype}, {list(options)}: rows that see nothing are not exactly 0"
+            assert np.all(np.isfinite(out)), f"{dtype}, {list(options)}: not finite"
+            assert np.any(out[~blind] != 0)
+            if lse:
+                assert np.array_equal(result[1] == -np.inf, blind), f"{dtype}, {list(options)}: lse is not -inf there"
+
+
+@check(lambda method, backend: method.masks != "any")
+def check_masks_refused(subject: Subject) -> None:
+    """A mask that the record excludes raises NotImplementedError with a sentence that names the method."""
+    q, k, v, _ = _masked(subject)
+    arrays = [subject.backend.array(x) for x in (q, k, v)]
+    s = k.shape[-2]
+    shapes = [(24, s), (24, 1), (2, 1, 24, s)] + ([(1, s), (s,)] if subject.method.masks is None else [])
+    for shape in shapes:
+        mask = np.ones(shape, dtype=bool)
+        for m in (mask, np.where(mask, 0.0, -np.inf)):
+            refuses(subject, NotImplementedError, subject.method.name, *arrays, attn_mask=subject.backend.array(m))

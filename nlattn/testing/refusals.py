@@ -1,0 +1,93 @@
+"""Checks of bad input: the kind of the exception, the argument that its sentence names, and no change to the inputs."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.testing.asserts import to_numpy
+from nlattn.testing.suite import Subject, check
+
+__all__ = ["check_bad_budgets", "check_bad_shapes", "check_bad_types", "refuses"]
+
+
+def refuses(subject: Subject, kinds: type | tuple[type, ...], words: str, *arrays: Any, **options: Any) -> None:
+    """Assert that a call raises one of `kinds` with a sentence that contains `words`, and leaves its arrays alone."""
+    before = [np.array(to_numpy(x)) if hasattr(x, "dtype") else x for x in arrays]
+    try:
+        subject.call(*arrays, **options)
+    except Exception as error:
+        assert isinstance(error, kinds), f"expected {kinds}, got {type(error).__name__}: {error}"
+        assert words in str(error), f"the sentence lacks {words!r}: {error}"
+    else:
+        raise AssertionError(f"nothing was raised, expected {kinds} with {words!r}")
+    for old, new in zip(before, arrays, strict=True):
+        if hasattr(new, "dtype"):
+            assert np.array_equal(old, to_numpy(new), equal_nan=old.dtype.kind == "f"), "an input was written to"
+
+
+def _arrays(subject: Subject) -> list[Any]:
+    return [subject.backend.array(x) for x in subject.draw()]
+
+
+@check()
+def check_bad_types(subject: Subject) -> None:
+    """Lists, integers, complex numbers, mixed dtypes and odd masks and scales: TypeError that names the argument."""
+    names = ("query", "key", "value")
+    for i, name in enumerate(names):
+        arrays = _arrays(subject)
+        for wrong in (to_numpy(arrays[i]).tolist(), None, 1.0, "abc"):
+            refuses(subject, TypeError, name, *arrays[:i], wrong, *arrays[i + 1 :])
+        for dtype in ("int64", "complex128", "bool"):
+            wrong = subject.backend.array(np.ones(arrays[i].shape), dtype)
+            refuses(subject, TypeError, name, *arrays[:i], wrong, *arrays[i + 1 :])
+        wrong = subject.backend.array(to_numpy(arrays[i]), "float32")
+        refuses(subject, TypeError, name, *arrays[:i], wrong, *arrays[i + 1 :])
+    arrays = _arrays(subject)
+    for scale in ("0.5", 1j, [1.0]):
+        refuses(subject, TypeError, "scale", *arrays, scale=scale)
+    for number in (float("nan"), float("inf")):
+        refuses(subject, ValueError, "scale", *arrays, scale=number)
+    if subject.method.masks is not None:
+        refuses(subject, TypeError, "attn_mask", *arrays, attn_mask=[[True] * arrays[1].shape[-2]])
+        integers = subject.backend.array(np.ones((1, arrays[1].shape[-2])), "int64")
+        refuses(subject, TypeError, "attn_mask", *arrays, attn_mask=integers)
+
+
+@check()
+def check_bad_shapes(subject: Subject) -> None:
+    """Shapes that do not fit: ValueError that names the argument."""
+    array = subject.backend.array
+    q, k, v = subject.draw(heads=4)
+
+    def bad(words: str, *arrays: Any, **options: Any) -> None:
+        refuses(subject, ValueError, words, *(array(x) for x in arrays), **options)
+
+    bad("query", q[0, 0], k, v)
+    bad("query", q, k[..., :-1], v)
+    bad("value", q, k, v[:, :-1])
+    bad("value", q, k, v[:2])
+    bad("heads", q, k[:3], v[:3])
+    bad("heads", q[0], k, v)
+    bad("leading axes", np.stack([q, q]), np.stack([k, k, k]), np.stack([v, v, v]))
+    bad("feature", q[..., :0], k[..., :0], v)
+    if subject.method.masks is not None:
+        s = k.shape[-2]
+        for shape in ((1, s + 1), (3, 1, s), (2, 4, 1, s)):
+            bad("attn_mask", q, k, v, attn_mask=array(np.ones(shape, dtype=bool)))
+        for number in (np.nan, np.inf):
+            bias = np.zeros((1, s))
+            bias[0, 2] = number
+            bad("attn_mask", q, k, v, attn_mask=array(bias))
+
+
+@check(lambda method, backend: bool(method.budgets))
+def check_bad_budgets(subject: Subject) -> None:
+    """Budgets below their least value, and what is no integer, are refused by name; NumPy integers are integers."""
+    arrays = _arrays(subject)
+    for budget in subject.method.budgets:
+        refuses(subject, ValueError, budget.name, *arrays, **{budget.name: -1})
+        for wrong in (2.5, True, "64", None, np.float64(2.0), np.array([1, 2])):
+            refuses(subject, TypeError, budget.name, *arrays, **{budget.name: wrong})
+        subject.call(*arrays, **{budget.name: np.int64(2)})
+    first = subject.method.budgets[0].name
+    refuses(subject, ValueError, first, *arrays, **{first: 0})

@@ -1,0 +1,167 @@
+"""Attention to a tolerance."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nlattn
+from nlattn.guarantees import tolerance
+
+SHARED = Path(__file__).parents[2] / "shared" / "qkv"
+
+
+@pytest.fixture
+def small_pays(monkeypatch):
+    """Search also where exact attention would be taken at once."""
+    monkeypatch.setattr(tolerance, "SMALL", 0)
+
+
+def true_error(output, exact):
+    return float(np.linalg.norm(output.astype(float) - exact) / np.linalg.norm(exact))
+
+
+def load(name):
+    q, k, v, scale, is_causal = nlattn.datasets.load(name)[:5]
+    exact = nlattn.exact_attention(*(x.astype(float) for x in (q, k, v)), scale=scale, is_causal=is_causal)
+    return (q, k, v), {"scale": scale, "is_causal": is_causal}, exact
+
+
+@pytest.mark.parametrize("name", nlattn.datasets.NAMES)
+def test_shipped_samples_keep_the_tolerance(small_pays, name):
+    qkv, options, exact = load(name)
+    used = set()
+    for rtol in (0.3, 0.1, 0.03, 0.01):
+        for seed in range(3):
+            result = nlattn.attention(*qkv, rtol, rng=seed, **options)
+            assert true_error(result.output, exact) <= rtol
+            assert result.error <= rtol
+            used |= set(np.ravel(result.method).tolist())
+            assert (result.certificate is None) == (set(np.ravel(result.method)) == {"exact"})
+    assert used > {"exact"}, "no approximation was ever accepted"
+
+
+@pytest.mark.parametrize("rtol", [0.3, 0.1])
+def test_each_head_keeps_the_tolerance(small_pays, rtol):
+    qkv, options, exact = load("smollm2")
+    for seed in range(3):
+        result = nlattn.attention(*qkv, rtol, per_head=True, rng=seed, **options)
+        errors = np.linalg.norm(result.output - exact, axis=(1, 2)) / np.linalg.norm(exact, axis=(1, 2))
+        assert np.all(errors <= rtol)
+        assert result.error.shape == (3,)
+
+
+def test_rows_criterion(small_pays):
+    qkv, options, exact = load("smollm2")
+    for seed in range(3):
+        result = nlattn.attention(*qkv, 0.3, criterion="rows", rng=seed, **options)
+        rows = np.linalg.norm(result.output - exact, axis=-1)
+        rms = np.sqrt(np.mean(np.sum(exact**2, -1)))
+        assert np.mean(rows <= 0.3 * rms) >= 0.95
+        assert "streaming" in result.method
+
+
+def test_small_input_is_exact_at_once():
+    qkv, options, _ = load("minilm")
+    result = nlattn.attention(*qkv, 0.3, **options)
+    assert set(result.method) == {"exact"}
+    assert result.certificate is None
+    assert result.error == 0
+    assert np.array_equal(result.output, nlattn.exact_attention(*qkv, **options))
+    assert result.tried[0].verdict.startswith("taken at once")
+
+
+def test_a_method_that_cannot_is_named(small_pays):
+    qkv, options, _ = load("smollm2")
+    tried = nlattn.attention(*qkv, 0.3, rng=0, **options).tried
+    assert ("nystrom", "refused: no causal form") in {(attempt.method, attempt.verdict) for attempt in tried}
+    q, k, v = (x[:1, :600] for x in qkv)
+    mask = np.tri(600, dtype=bool)
+    tried = nlattn.attention(q, k, v, 0.3, attn_mask=mask, rng=0).tried
+    assert ("nystrom", "refused: does not honour this mask") in {(a.method, a.verdict) for a in tried}
+
+
+def test_lookahead(small_pays, monkeypatch):
+    from dataclasses import replace
+
+    ahead = replace(nlattn.METHODS["streaming"], causal="weights")
+    monkeypatch.setattr(tolerance, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": ahead})
+    qkv, options, _ = load("smollm2")
+    assert "streaming" in nlattn.attention(*qkv, 0.3, rng=0, **options).method
+    without = nlattn.attention(*qkv, 0.3, rng=0, lookahead=False, **options)
+    assert set(without.method) == {"exact"}
+    assert without.tried[0].verdict == "refused: its selection looks ahead"
+
+
+def test_one_bad_head_does_not_make_the_others_pay(small_pays):
+    """A head with scattered keys is computed exactly, a local one by a window."""
+    rng = np.random.default_rng(0)
+    n = 1200
+    angle = np.arange(n) * 0.05
+    local = np.stack([np.cos(angle), np.sin(angle), np.cos(angle / 40), np.sin(angle / 40)], -1)
+    q = np.stack([400 * local, 8 * rng.standard_normal((n, 4))]).astype("f4")
+    k = np.stack([local, rng.standard_normal((n, 4))]).astype("f4")
+    v = rng.standard_normal((2, n, 8)).astype("f4")
+    result = nlattn.attention(q, k, v, 0.05, per_head=True, rng=0)
+    assert result.method.tolist() == ["streaming", "exact"]
+    assert result.budget[1] == 0
+
+
+def test_batches_keep_the_tolerance_one_by_one(small_pays):
+    (q, k, v), options, exact = load("smollm2")
+    rng = np.random.default_rng(1)
+    batch = [np.stack([x, rng.standard_normal(x.shape).astype("f4")]) for x in (q, k, v)]
+    result = nlattn.attention(*batch, 0.3, rng=0, **options)
+    assert result.error.shape == (2,)
+    assert "streaming" in result.method[0]
+    assert set(result.method[1]) == {"exact"}
+    assert true_error(result.output[0], exact) <= 0.3
+
+
+def test_same_seed_same_result(small_pays):
+    qkv, options, _ = load("smollm2")
+    a, b = (nlattn.attention(*qkv, 0.1, rng=5, **options) for _ in range(2))
+    assert np.array_equal(a.output, b.output)
+    assert np.array_equal(a.budget, b.budget)
+
+
+def test_torch(small_pays):
+    torch = pytest.importorskip("torch")
+    qkv, options, exact = load("smollm2")
+    result = nlattn.attention(*map(torch.from_numpy, qkv), 0.3, rng=0, **options)
+    assert isinstance(result.output, torch.Tensor)
+    assert true_error(result.output.numpy(), exact) <= 0.3
+    assert "streaming" in result.method
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rtol": 1e-7}, "rtol must be at least 9.5e-07 for float32"),
+        ({"rtol": float("nan")}, "rtol must be at least"),
+        ({"criterion": "max"}, "criterion must be 'frobenius' or 'rows', got 'max'"),
+    ],
+)
+def test_refusals(options, sentence):
+    x = np.ones((8, 4), dtype=np.float32)
+    with pytest.raises(ValueError, match=sentence):
+        nlattn.attention(x, x, x, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared/qkv")
+@pytest.mark.parametrize("file", ["smollm2_kjv_n2048", "smollm2_kjv_n8192_kv1"])
+def test_real_files_keep_the_tolerance(file):
+    """At most 1 % of the calls above rtol, none above 1.25 rtol."""
+    with np.load(SHARED / f"{file}.npz") as z:
+        layers = [tuple(z[x][i].astype("f4") for x in "qkv") for i in range(len(z["layers"]))]
+        options = {"scale": float(z["scale"]), "is_causal": bool(z["causal"])}
+    ratios = []
+    for qkv in layers:
+        exact = nlattn.exact_attention(*qkv, **options).astype(float)
+        for rtol in (0.3, 0.1, 0.03, 0.01):
+            for seed in range(5):
+                output = nlattn.attention(*qkv, rtol, rng=seed, **options).output
+                ratios.append(true_error(output, exact) / rtol)
+    assert np.mean(np.array(ratios) > 1) <= 0.01
+    assert max(ratios) <= 1.25
