@@ -1,7 +1,7 @@
 """How often the limits of a certificate hold: prints the table of docs/certificates.md.
 
-Run it with ``python docs/certificate_coverage.py [trials]``; 2000 trials take about a minute. A limit at 99 % should hold in 0.99 of the
-trials; for heavy tails no limit from a sample does, and the table says by how much each misses.
+Run it with ``python docs/certificate_coverage.py [trials]``. A limit at 99 % should hold in 0.99 of the trials; for heavy
+tails no limit from a sample does, and the table says by how much each misses.
 """
 
 import sys
@@ -55,7 +55,12 @@ def coverage(error: np.ndarray, norm: np.ndarray, trials: int, rng: np.random.Ge
         plain = e.sum() / r.sum() + 2.326 * d.std(ddof=1) / np.sqrt(ROWS) * np.sqrt(1 - ROWS / n) / r.mean()
         ratios.append(np.sqrt(upper / truth))
         bound = mean_bound(np.sqrt(e), np.sqrt(error.max()), n, DELTA)
-        tests = (plain >= truth, upper >= truth, np.sort(np.sqrt(e))[ROWS - at] >= quantile - 1e-12, bound >= mean - 1e-12)
+        tests = (
+            plain >= truth,
+            upper >= truth,
+            np.sort(np.sqrt(e))[ROWS - at] >= quantile - 1e-12,
+            bound >= mean - 1e-12,
+        )
         held += tests
     return (*held / trials, float(np.median(ratios)))
 

@@ -1,5 +1,7 @@
 """Nystrom attention against the plain formula, and what its parts claim."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -20,7 +22,8 @@ def plain(q, k, v, m, rcond=1e-3, scale=None):
     for i in np.ndindex(q.shape[:-2]):
         qm, km = (x[i].reshape(m, -1, x.shape[-1]).mean(1) for x in (q, k))
         core = softmax(scale * qm @ km.T)
-        out[i] = softmax(scale * q[i] @ km.T) @ np.linalg.pinv(core, rcond=rcond) @ (softmax(scale * qm @ k[i].T) @ v[i])
+        right = softmax(scale * qm @ k[i].T) @ v[i]
+        out[i] = softmax(scale * q[i] @ km.T) @ np.linalg.pinv(core, rcond=rcond) @ right
     return out
 
 
@@ -75,7 +78,7 @@ def test_uneven_segments_put_the_shorter_ones_first():
 
     q, used, _, _ = segment_landmarks(prepare("test", x, x, x), 4, None)
     ends = [0, 2, 5, 8, 11]
-    desired = np.stack([x[0, 0, a:b].mean(0) for a, b in zip(ends, ends[1:], strict=False)])
+    desired = np.stack([x[0, 0, a:b].mean(0) for a, b in pairwise(ends)])
     assert used.all()
     np.testing.assert_allclose(q[0, 0], desired, rtol=1e-12)
 
@@ -145,7 +148,8 @@ def test_iteration_obeys_its_recursion():
     eye = np.eye(12)
     for iterations in range(1, 6):
         before, after = (eye - a @ iterated_inverse(a, i) for i in (iterations - 1, iterations))
-        np.testing.assert_allclose(after, (3 * before @ before @ before + np.linalg.matrix_power(before, 4)) / 4, atol=1e-12)
+        desired = (3 * np.linalg.matrix_power(before, 3) + np.linalg.matrix_power(before, 4)) / 4
+        np.testing.assert_allclose(after, desired, atol=1e-12)
 
 
 def test_iteration_is_the_papers_for_one_matrix(minilm):
@@ -158,7 +162,8 @@ def test_iteration_is_the_papers_for_one_matrix(minilm):
         x = core @ z
         z = 0.25 * z @ (13 * eye - x @ (15 * eye - x @ (7 * eye - x)))
     desired = softmax(scale * q @ np.swapaxes(km, -1, -2)) @ z @ (softmax(scale * qm @ np.swapaxes(k, -1, -2)) @ v)
-    np.testing.assert_allclose(nlattn.nystrom_attention(q, k, v, scale=scale, pinv="iter"), desired, rtol=1e-8, atol=1e-9)
+    out = nlattn.nystrom_attention(q, k, v, scale=scale, pinv="iter")
+    np.testing.assert_allclose(out, desired, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("pinv", ["svd", "iter"])

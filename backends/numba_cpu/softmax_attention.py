@@ -34,7 +34,7 @@ def softmax_attention(
     """See :func:`nlattn.kernels.softmax_attention.softmax_attention`."""
     dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
     b, h, length, _ = query.shape
-    g, s, ev = key.shape[1], key.shape[2], value.shape[3]
+    s, ev = key.shape[2], value.shape[3]
     if min(b, h, length, s, ev) == 0:
         return NotImplemented
     out = np.empty((b, h, length, ev), dtype=dtype)

@@ -56,7 +56,7 @@ def compare(
     file: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[FILE.npz]",
+            metavar="FILE.npz",
             show_default=False,
             help="Holds q, k and v, of shape (n, d), (heads, n, d) or (layers, heads, n, d), and optionally scale, "
             "causal, layers and q_heads. Without it, samples of two real models are compared.",

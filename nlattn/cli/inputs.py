@@ -112,7 +112,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"There is no file {path}.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # A broken archive raises whatever its decoder likes.
         raise InputError(f"{path} cannot be read as an npz file of plain arrays.") from error

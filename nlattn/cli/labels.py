@@ -20,7 +20,7 @@ class Label(NamedTuple):
 
 
 def place_labels(panel: Any, labels: list[Label]) -> None:
-    """Write each label as near to its point as it meets no point, line, label or border; a line leads to a distant one."""
+    """Write each label near its point where it meets no point, line, label or border; a line leads to a distant one."""
     figure = panel.figure
     renderer = figure.canvas.get_renderer()
     per_point = figure.dpi / 72

@@ -81,6 +81,8 @@ def measure(problem: Input, todo: list[Job], seed: int, advance: Callable[[str, 
         advance(f"{problem.name}: error of {job.row.method}", 1)
         with _status(job.row):
             _judge(job.row, problem, job.run(), seed)
+        if job.row.status == "refused":
+            job.row.budget = {}
     live = [job for job in todo if job.row in rows and job.row.status == "ok"]
     advance("", (STEPS - 1) * (len(todo) - len(live)))
     for job in live:

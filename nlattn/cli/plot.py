@@ -1,6 +1,5 @@
 """Error against time, as a picture."""
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,7 @@ def draw(path: Path, tables: list[tuple[Input, list[Row]]]) -> None:
 
 def _panel(panel: Any, problem: Input, rows: list[Row]) -> list[Label]:
     """Draw all but the labels, which are returned."""
-    # Broken after commas only.
-    words = title(problem).replace(" ", "\xa0").replace(",\xa0", ", ")
-    panel.set_title("\n".join(textwrap.wrap(words, 64)), fontsize=9)
+    panel.set_title(title(problem, 64), fontsize=9)
     panel.set(xscale="log", yscale="log", xlabel="time of a call, ms", ylabel="relative Frobenius error, estimated")
     panel.grid(color="0.92")
     panel.set_axisbelow(True)

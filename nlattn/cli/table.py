@@ -1,5 +1,7 @@
 """The table that `nlattn compare` prints."""
 
+import textwrap
+
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -34,7 +36,7 @@ beats in both time and error."""
 
 def print_table(console: Console, problem: Input, rows: list[Row], rtol: float | None) -> None:
     """Print what is to be known about the input, the rows in order of time, and the refusals in sentences."""
-    console.print(Text(title(problem), style="bold"))
+    console.print(Text(title(problem, console.width), style="bold"))
     for sentence in problem.assumed:
         console.print(Text(sentence))
     baseline = next((row.baseline for row in rows if row.baseline is not None), None)
@@ -63,8 +65,8 @@ def print_reading_aid(console: Console) -> None:
     console.print(Text(READING_AID.format(**words), style="dim"), width=min(console.width, WIDE))
 
 
-def title(problem: Input) -> str:
-    """One line about the input."""
+def title(problem: Input, width: int) -> str:
+    """What the input is, in lines of at most `width` where it can be broken after commas."""
     length, s, features, width = problem.sizes.values()
     heads, groups = len(problem.query), len(problem.key)
     words = f"{heads} head{'s' if heads > 1 else ''}"
@@ -78,7 +80,8 @@ def title(problem: Input) -> str:
         f"scale {problem.scale:.4g}",
         str(problem.query.dtype),
     ]
-    return ", ".join(part for part in parts if part)
+    text = ", ".join(part.replace(" ", "\xa0") for part in parts if part)
+    return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False)).replace("\xa0", " ")
 
 
 def number(x: float | None) -> str:

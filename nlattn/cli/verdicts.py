@@ -45,7 +45,7 @@ def _exact(row: Row, rows: list[Row]) -> bool:
     if row.method == "exact":
         return True
     reference = next((other.error for other in rows if other.method == "exact"), None)
-    return None not in (reference, row.error) and (row.error or 0.0) <= 2 * (reference or 0.0)
+    return None not in (reference, row.error) and (row.error or 0.0) <= 10 * (reference or 0.0)
 
 
 def _useful(row: Row) -> bool:

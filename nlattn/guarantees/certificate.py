@@ -195,7 +195,8 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
 
     def shaped(values: dict[str, Any], lead: tuple[int, ...], axes: int) -> dict[str, Any]:
         return {
-            name: np.asarray(x).reshape((*lead, *x.shape[axes:])) if isinstance(x, np.ndarray | np.generic) else x for name, x in values.items()
+            name: np.asarray(x).reshape((*lead, *x.shape[axes:])) if isinstance(x, np.ndarray | np.generic) else x
+            for name, x in values.items()
         }
 
     lead = (*problem.batch, h) if problem.has_heads else ()
@@ -205,7 +206,7 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
 def output_range(problem: Problem, output: Any) -> Any:
     """Bound of every row error of an output (B, H, L, Ev): (B, H), from the box of the values and that of the rows."""
     xp = problem.xp
-    b, h, g, length, s = problem.shape
+    b, h, g, length, _ = problem.shape
     if length == 0:
         return np.zeros((b, h))
     low, high = _box(problem)

@@ -368,9 +368,7 @@ class _Search:
             for j, candidate in enumerate(row):
                 if candidate is None or not (failed[i, j] or (everything and failed[i].any())):
                     continue
-                larger = [
-                    c for c in self.candidates if c.record is candidate.record and c.budget > candidate.budget
-                ]
+                larger = [c for c in self.candidates if c.record is candidate.record and c.budget > candidate.budget]
                 # A miss by far is not mended by one more step.
                 row[j] = larger[0] if raise_budget and larger and upper[i, j] < 2 * self.rtol else None
                 instead = f"budget {row[j].budget}" if row[j] else "exact attention"  # type: ignore[union-attr]

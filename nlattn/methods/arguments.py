@@ -320,7 +320,9 @@ def _check_mask(
     if array_api_compat.array_namespace(mask) is not xp:
         raise TypeError(f"attn_mask must come from the library of query, got {type(mask).__module__}")
     if str(array_api_compat.device(mask)) != str(array_api_compat.device(query)):
-        raise ValueError(f"attn_mask must be on the device of query, got {array_api_compat.device(mask)}; move it first")
+        raise ValueError(
+            f"attn_mask must be on the device of query, got {array_api_compat.device(mask)}; move it first"
+        )
     boolean = bool(xp.isdtype(mask.dtype, "bool"))
     if not boolean and not xp.isdtype(mask.dtype, "real floating"):
         raise TypeError(f"attn_mask must be boolean (True: attend) or floating (added to scores), got {mask.dtype}")

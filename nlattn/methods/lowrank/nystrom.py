@@ -106,9 +106,7 @@ def nystrom_attention(
         masks="keys",
         check_finite=check_finite,
     )
-    state = _prepare(
-        problem, landmarks, selection=selection, pinv=pinv, rcond=rcond, iterations=iterations, rng=rng
-    )
+    state = _prepare(problem, landmarks, selection=selection, pinv=pinv, rcond=rcond, iterations=iterations, rng=rng)
     out = problem.output(_apply(state, problem).out)
     return (out, problem.per_head(state.rank)) if return_rank else out
 
@@ -188,7 +186,8 @@ def _apply(state: _State, rows: Problem) -> Partial:
     if state.key is rows.key:  # landmarks >= min(L, S)
         return attend(rows)
     b, h, g, length, _ = rows.shape
-    landmarks, e, ev = *state.key.shape[2:], state.value.shape[3]
+    _, _, landmarks, e = state.key.shape
+    ev = state.value.shape[3]
     # The joined values belong to a query head, the landmarks' keys to its group: the groups go to the batch.
     lead = (b * g, h // g)
     stop = xp.full((*lead, length), landmarks, dtype=xp.int64, device=rows.start.device)

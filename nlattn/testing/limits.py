@@ -1,0 +1,95 @@
+"""Checks against exact attention: where a method is exact, and how accurate exact attention is."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn import datasets
+from nlattn.testing.asserts import assert_close
+from nlattn.testing.oracle import dense_attention
+from nlattn.testing.suite import Subject, check
+
+__all__ = ["check_accuracy", "check_accuracy_on_real_data", "check_approximates", "check_exact_limit", "naive_attention"]
+
+
+
+def _options(subject: Subject, length: int, s: int) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    masks: list[dict[str, Any]] = []
+    if subject.method.masks is not None:
+        keys = rng.random((2, 4, 1, s)) < 0.6
+        masks += [keys, np.where(keys, rng.standard_normal(keys.shape), -np.inf)]
+    if subject.method.masks == "any":
+        some = rng.random((4, length, s)) < 0.6
+        masks += [some, np.where(some, 3 * rng.standard_normal(some.shape), -np.inf)]
+    causal = [False] if subject.method.causal is None else [False, True]
+    scales = [{}, {"scale": 0.0}, {"scale": -0.7}]
+    return [{"attn_mask": m, "is_causal": c} for m in [None, *masks] for c in causal] + scales
+
+
+@check(lambda method, backend: method.exact_at is not None or method.family == "exact")
+def check_exact_limit(subject: Subject) -> None:
+    """From the budget that the record names on, the output is that of the dense formula, with every mask and scale."""
+    for length, s, heads_kv in ((24, 40, 2), (40, 24, 1), (33, 33, 4), (1, 40, 4)):
+        q, k, v = subject.draw(length, s, batch=(2,), heads=4, heads_kv=heads_kv)
+        for options in _options(subject, length, k.shape[-2]):
+            wanted = dense_attention(q, k, v, **options)
+            lse = {"return_lse": True} if subject.method.partial else {}
+            result = subject(q, k, v, **options, **lse, **subject.exact_budgets(length, k.shape[-2]))
+            assert_close(result[0] if lse else result, wanted.out, rtol=1e-12, atol=1e-13)
+            if lse:
+                assert_close(result[1], wanted.lse, rtol=1e-12, atol=1e-12)
+
+
+@check(lambda method, backend: bool(method.budgets))
+def check_approximates(subject: Subject) -> None:
+    """With the small budgets of this suite the method does approximate: otherwise the other checks show nothing."""
+    q, k, v = subject.draw(seed=1)
+    error = np.abs(subject(q, k, v) - dense_attention(q, k, v).out).max()
+    assert error > 1e-6, f"the error is {error:.1e} with budgets {subject.budgets()}"
+
+
+def naive_attention(query: Any, key: Any, value: Any, is_causal: bool, scale: float) -> Any:
+    """The formula in the precision of the input, with NumPy: what exact attention is measured against."""
+    group = query.shape[0] // key.shape[0]
+    key, value = (np.repeat(x, group, axis=0) for x in (key, value))
+    scores = (query @ np.swapaxes(key, -1, -2)) * query.dtype.type(scale)
+    if is_causal:
+        length, s = scores.shape[-2:]
+        scores = np.where(np.arange(s) <= np.arange(length)[:, None] + (s - length), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return (weights / weights.sum(-1, keepdims=True)) @ value
+
+
+def _compare(subject: Subject, q: Any, k: Any, v: Any, is_causal: bool, scale: float, what: str) -> None:
+    """Both errors against float64, in float32, by the Frobenius norm and by the worst row."""
+    q, k, v = (x.astype(np.float32) for x in (q, k, v))
+    truth = dense_attention(q, k, v, is_causal=is_causal, scale=scale).out
+    ours = subject(q, k, v, dtype="float32", is_causal=is_causal, scale=scale) - truth
+    naive = naive_attention(q, k, v, is_causal, scale) - truth
+    for name, size in (("Frobenius", np.linalg.norm), ("worst row", lambda x: np.linalg.norm(x, axis=-1).max())):
+        # Half an eps of the output is rounding that nobody escapes.
+        floor = 2.0**-24 * size(truth)
+        got, allowed = size(ours), 2 * max(float(size(naive)), float(floor))
+        assert got <= allowed, f"{what}: {name} error {got:.2e}, twice that of the naive computation is {allowed:.2e}"
+
+
+@check(lambda method, backend: method.family == "exact")
+def check_accuracy(subject: Subject) -> None:
+    """At most twice the error of the naive computation in float32, from flat to peaked, short to long."""
+    for e, size, length in ((32, 1.0, 300), (64, 1.0, 1100), (64, 4.0, 700), (48, 15.0, 500), (64, 1e-3, 300)):
+        q, k, v = subject.draw(length, length, heads=2, e=e, ev=16, seed=length)
+        for is_causal in (False, True):
+            what = f"E = {e}, entries of size {size:g}, causal {is_causal}"
+            _compare(subject, size * q, size * k, v, is_causal, e**-0.5, what)
+
+
+@check(lambda method, backend: method.family == "exact")
+def check_accuracy_on_real_data(subject: Subject) -> None:
+    """The same on queries, keys and values of real models."""
+    for name in datasets.NAMES:
+        sample = datasets.load(name)
+        heads = len(sample.query) // len(sample.key)
+        q, k, v = sample.query[:heads], sample.key[:1], sample.value[:1]
+        rows = slice(-600, None)
+        _compare(subject, q[:, rows], k, v, sample.is_causal, sample.scale, name)

@@ -1,0 +1,102 @@
+"""Checks of the weights that a method gives to the values: their sum, their sign, and the order of the keys."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.testing.asserts import assert_close
+from nlattn.testing.suite import ROUNDING, Subject, check
+
+__all__ = [
+    "check_convex",
+    "check_deterministic_is_denied",
+    "check_key_permutation",
+    "check_key_permutation_is_denied",
+    "check_not_convex",
+    "check_rows_do_not_sum_to_one",
+    "check_rows_sum_to_one",
+]
+
+
+def _weights(subject: Subject, seed: int = 0, **options: Any) -> Any:
+    """The weights (heads, L, S): the output for v = I. Queries and keys are peaked, where approximation is hard."""
+    q, k, v = subject.draw(seed=seed)
+    eye = np.broadcast_to(np.eye(v.shape[-2]), (*v.shape[:-1], v.shape[-2]))
+    return subject(2 * q, 2 * k, eye, **options)
+
+
+def _all_options(subject: Subject) -> list[dict[str, Any]]:
+    s = subject.draw()[1].shape[-2]
+    options: list[dict[str, Any]] = [{}]
+    if subject.method.causal is not None:
+        options += [{"is_causal": True}]
+    if subject.method.masks is not None:
+        options += [{"attn_mask": np.arange(s)[None] % 3 > 0}]
+    return options
+
+
+@check(lambda method, backend: method.rows_sum_to_one)
+def check_rows_sum_to_one(subject: Subject) -> None:
+    """v = 1 gives 1 in each row that sees something."""
+    for options in _all_options(subject):
+        q, k, v = subject.draw(batch=(2,))
+        for dtype in subject.backend.dtypes:
+            out = subject(q, k, np.ones_like(v), dtype=dtype, **options)
+            tolerance = {"float64": 1e-13, "float32": 2e-6}.get(dtype, 1e-2)
+            assert_close(out, np.ones_like(out), rtol=tolerance)
+
+
+@check(lambda method, backend: not method.rows_sum_to_one)
+def check_rows_do_not_sum_to_one(subject: Subject) -> None:
+    """There is an input where v = 1 does not give 1, as the record says."""
+    worst = max(np.abs(_weights(subject, seed).sum(-1) - 1).max() for seed in range(5))
+    assert worst > 1e-3, f"rows sum to one within {worst:.1e}: the record could say so"
+
+
+@check(lambda method, backend: method.convex)
+def check_convex(subject: Subject) -> None:
+    """No weight is negative, so that no output leaves the hull of the values."""
+    for options in _all_options(subject):
+        weights = _weights(subject, **options)
+        assert weights.min() >= -1e-14, f"a weight is {weights.min():.1e}"
+        assert_close(weights.sum(-1), np.ones(weights.shape[:-1]), rtol=1e-12)
+
+
+@check(lambda method, backend: not method.convex)
+def check_not_convex(subject: Subject) -> None:
+    """There is an input whose output leaves the hull of the values: a negative weight, or weights above 1 in sum."""
+    weights = [_weights(subject, seed) for seed in range(5)]
+    assert min(w.min() for w in weights) < -1e-6 or max(w.sum(-1).max() for w in weights) > 1 + 1e-6
+
+
+def _permutation_change(subject: Subject, seed: int) -> float:
+    q, k, v = subject.draw(seed=seed)
+    order = np.random.default_rng(seed).permutation(k.shape[-2])
+    options: dict[str, Any] = {}
+    permuted = dict(options)
+    if subject.method.masks is not None:
+        mask = np.arange(k.shape[-2])[None] % 4 > 0
+        options, permuted = {"attn_mask": mask}, {"attn_mask": mask[:, order]}
+    change = subject(q, k[:, order], v[:, order], **permuted) - subject(q, k, v, **options)
+    return float(np.abs(change).max())
+
+
+@check(lambda method, backend: method.key_permutation and not method.shared_qk)
+def check_key_permutation(subject: Subject) -> None:
+    """The order of the keys, with their values and masks, does not matter."""
+    for seed in range(3):
+        change = _permutation_change(subject, seed)
+        assert change <= ROUNDING["float64"], f"permuting the keys moved an output by {change:.1e}"
+
+
+@check(lambda method, backend: not method.key_permutation and not method.shared_qk)
+def check_key_permutation_is_denied(subject: Subject) -> None:
+    """The order of the keys matters somewhere, as the record says."""
+    assert max(_permutation_change(subject, seed) for seed in range(3)) > 1e-6
+
+
+@check(lambda method, backend: not method.deterministic)
+def check_deterministic_is_denied(subject: Subject) -> None:
+    """Another seed gives another output, as the record says."""
+    arrays = subject.draw(60, 80)
+    assert np.abs(subject(*arrays, rng=0) - subject(*arrays, rng=1)).max() > 1e-6

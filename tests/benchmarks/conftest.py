@@ -1,0 +1,46 @@
+"""Side-by-side timing: all rivals of a case run in turn, round after round, and ratios of medians are reported."""
+
+import statistics
+import time
+
+import pytest
+
+# PyTorch's OpenMP threads spin for some milliseconds after a call and would take a CPU from whoever comes next.
+PAUSE = 0.02
+REPORT: list[tuple[str, dict, float]] = []
+
+
+@pytest.fixture
+def race(benchmark, request):
+    """race(ours, rivals, errors): time `ours` with pytest-benchmark and each rival before each of its rounds."""
+
+    def run(ours, rivals, errors=None, rounds=7):
+        times = {name: [] for name in rivals}
+
+        def once():
+            for name, rival in rivals.items():
+                time.sleep(PAUSE)
+                begin = time.perf_counter()
+                rival()
+                times[name].append(time.perf_counter() - begin)
+            time.sleep(PAUSE)
+
+        for function in (ours, *rivals.values()):
+            function()
+        benchmark.pedantic(ours, setup=once, rounds=rounds)
+        median = statistics.median(benchmark.stats.stats.data) if benchmark.stats else float("nan")
+        ratios = {name: statistics.median(seconds) / median for name, seconds in times.items()}
+        benchmark.extra_info.update(ratios=ratios, errors=errors or {})
+        REPORT.append((request.node.name, {"ratios": ratios, "errors": errors or {}}, median))
+
+    return run
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not REPORT:
+        return
+    terminalreporter.section("time of each rival / time of nlattn (medians, interleaved); relative errors behind")
+    for name, info, median in REPORT:
+        ratios = "  ".join(f"{rival} {ratio:5.2f}" for rival, ratio in info["ratios"].items())
+        errors = "  ".join(f"{who} {error:.1e}" for who, error in info["errors"].items())
+        terminalreporter.write_line(f"{name:58s} {1e3 * median:9.2f} ms   {ratios}   | {errors}")

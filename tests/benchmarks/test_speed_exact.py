@@ -1,0 +1,60 @@
+"""exact_attention (numba) beside PyTorch's scaled_dot_product_attention and the generic NumPy version."""
+
+import numpy as np
+import pytest
+
+import nlattn
+
+CASES = [(512, 8, 8), (512, 9, 3), (1024, 8, 8), (1024, 9, 3), (2048, 8, 8), (2048, 9, 3), (4096, 4, 4), (4096, 9, 3)]
+CASES += [(8192, 2, 2), (8192, 3, 1), (16384, 1, 1)]
+
+
+def generic(*arguments, **options):
+    with nlattn.use_backend("generic"):
+        return nlattn.exact_attention(*arguments, **options)
+
+
+def relative(actual, desired):
+    return float(np.linalg.norm(np.asarray(actual, dtype=float) - desired) / np.linalg.norm(desired))
+
+
+def rivals(q, k, v, is_causal):
+    """The other implementations that are installed, by name."""
+    found = {"generic": lambda: generic(q, k, v, is_causal=is_causal)}
+    try:
+        import torch
+    except ImportError:
+        torch = None
+    if torch is not None:
+        arrays = [torch.from_numpy(x) for x in (q, k, v)]
+        sdpa = torch.nn.functional.scaled_dot_product_attention
+        found["torch"] = lambda: sdpa(*arrays, is_causal=is_causal, enable_gqa=True)
+    try:
+        import cupy
+    except ImportError:
+        cupy = None
+    if cupy is not None:
+        device = [cupy.asarray(x) for x in (q, k, v)]
+
+        def on_device():
+            nlattn.exact_attention(*device, is_causal=is_causal)
+            cupy.cuda.Device().synchronize()
+
+        found["cupy"] = on_device
+    return found
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(("n", "heads", "heads_kv"), CASES)
+@pytest.mark.benchmark(group="exact attention, float32, d = 64")
+def test_exact(race, n, heads, heads_kv, is_causal):
+    rng = np.random.default_rng(n)
+    q = rng.standard_normal((1, heads, n, 64), dtype=np.float32)
+    k, v = (rng.standard_normal((1, heads_kv, n, 64), dtype=np.float32) for _ in range(2))
+    others = rivals(q, k, v, is_causal)
+    few = tuple(x[:, :1].astype(float) for x in (q, k, v))
+    exact = nlattn.exact_attention(*few, is_causal=is_causal)
+    outputs = {"nlattn": nlattn.exact_attention(q, k, v, is_causal=is_causal)}
+    outputs |= {name: other() for name, other in others.items() if name == "torch"}
+    errors = {name: relative(output[:, :1], exact) for name, output in outputs.items()}
+    race(lambda: nlattn.exact_attention(q, k, v, is_causal=is_causal), others, errors, rounds=15 if n < 4096 else 5)
