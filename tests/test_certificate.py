@@ -113,6 +113,13 @@ def test_rows_never_follow_the_draws_of_a_method(make):
         assert not np.array_equal(children(rng, 1)[0].random(9), private(rng, CERTIFY).random(9))
 
 
+def test_text_tells_bounds_from_estimates(sample):
+    qkv, options, output, *_ = sample
+    text = str(nlattn.certify(output, *qkv, rng=0, **options))
+    assert text.count("(estimates)") == text.count("(bound)") == 2
+    assert "256 rows of each head, at 99%" in text
+
+
 def test_zero_reference():
     q = np.ones((30, 4))
     v = np.zeros((30, 2))

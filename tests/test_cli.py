@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import nlattn
 from nlattn.cli.app import app
-from nlattn.cli.measure import Row
+from nlattn.cli.rows import Row
 from nlattn.cli.verdicts import Verdict, by_time, verdict
 from nlattn.methods.registry import Method
 
@@ -307,7 +307,9 @@ def test_table_goes_to_stdout_and_holds_every_row(model):
     assert result.returncode == 0
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
-    assert "Error of the uniform baseline" in result.stdout
+    title, second = result.stdout.splitlines()[:2]
+    assert title.endswith("layer 9, 4 query and 2 key heads, L = S = 80, E = Ev = 8, not causal, scale 0.3, float32")
+    assert second.startswith("Error of the uniform baseline: 0.")
     for words in ("nystrom    landmarks 64", "streaming  window 64", "<= upper", "95 % rows", "speed", "estimates"):
         assert words in result.stdout
 

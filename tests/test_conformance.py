@@ -23,9 +23,7 @@ VARIANTS = {
 
 def _params() -> list[Any]:
     return [
-        pytest.param(
-            *case, id=f"{name}-{case[2]}-{case[0]}", marks=[pytest.mark.slow] if case[0].slow else []
-        )
+        pytest.param(*case, id=f"{name}-{case[2]}-{case[0]}", marks=[pytest.mark.slow] if case[0].slow else [])
         for name, method in {**METHODS, **VARIANTS}.items()
         for case in cases([method])
     ]

@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.text import Text
 
 from nlattn.cli.inputs import Input
-from nlattn.cli.measure import STEPS, Row, jobs, measure
+from nlattn.cli.measure import STEPS, measure
 from nlattn.cli.problems import InputError
 from nlattn.cli.progress import progress_bar
 from nlattn.cli.report import compare_document, dumps, environment
+from nlattn.cli.rows import Row, jobs
 from nlattn.cli.table import print_reading_aid, print_table
 from nlattn.dispatch import use_backend
 

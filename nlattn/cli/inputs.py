@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from nlattn import datasets
+from nlattn.cli.archive import PARTS, as_float, labels, read, scalar, some
 from nlattn.cli.problems import InputError
 from nlattn.methods.arguments import prepare
 
 __all__ = ["Input", "from_file", "from_sample"]
-
-PARTS = ("q", "k", "v")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +47,28 @@ def from_file(
     path: Path, layer: int | None, heads: list[int] | None, causal: bool | None, scale: float | None
 ) -> Input:
     """The wanted layer and heads of an npz file; `causal` and `scale` override what it says."""
-    arrays = _read(path)
+    arrays = read(path)
     # A missing heads or layers axis is one of size 1.
     layered = arrays["q"].ndim == 4
     q, k, v = (arrays[part].reshape((1,) * (4 - arrays[part].ndim) + arrays[part].shape) for part in PARTS)
     if not len(q) == len(k) == len(v) > 0:
         shapes = ", ".join(f"{part} {arrays[part].shape}" for part in PARTS)
         raise InputError(f"{path.name}: q, k and v must hold the same layers, at least one; got {shapes}.")
-    named = _labels(arrays, "layers", len(q)) or _labels(arrays, "layer", len(q))
+    named = labels(arrays, "layers", len(q)) or labels(arrays, "layer", len(q))
     layers = named or list(range(len(q)))
     layer = layers[-1] if layer is None else layer
     (at,) = _positions("--layer", path.name, [layer], layers)
-    q, k, v = (_as_float(path.name, part, array[at]) for part, array in zip(PARTS, (q, k, v), strict=True))
+    q, k, v = (as_float(path.name, part, array[at]) for part, array in zip(PARTS, (q, k, v), strict=True))
 
     assumed = []
     if causal is None and "causal" not in arrays:
         assumed.append("The file does not say whether it is causal: taken as not causal (--causal for the other).")
     if scale is None and "scale" not in arrays:
         assumed.append("The file holds no scale: E ** -0.5 is used (--scale for another).")
-    causal = bool(_scalar(path.name, arrays, "causal", 0)) if causal is None else causal
-    scale = _scalar(path.name, arrays, "scale", q.shape[-1] ** -0.5) if scale is None else scale
+    causal = bool(scalar(path.name, arrays, "causal", 0)) if causal is None else causal
+    scale = scalar(path.name, arrays, "scale", q.shape[-1] ** -0.5) if scale is None else scale
     _check(path.name, q, k, v, scale)
-    numbers = _labels(arrays, "q_heads", len(q)) or list(range(len(q)))
+    numbers = labels(arrays, "q_heads", len(q)) or list(range(len(q)))
     chosen = numbers if heads is None else heads
     q, k, v = _take_heads(q, k, v, _positions("--heads", path.name, chosen, numbers))
     return Input(
@@ -108,33 +107,6 @@ def from_sample(name: str, heads: list[int] | None, causal: bool | None, scale: 
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise InputError(f"There is no file {path}.")
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # A broken archive raises whatever its decoder likes.
-        raise InputError(f"{path} cannot be read as an npz file of plain arrays.") from error
-    missing = [part for part in PARTS if part not in arrays]
-    if missing:
-        raise InputError(f"{path.name} must hold q, k and v; {', '.join(missing)} missing, it holds {_some(arrays)}.")
-    shapes = [arrays[part].shape for part in PARTS]
-    if not len(shapes[0]) == len(shapes[1]) == len(shapes[2]) or len(shapes[0]) not in (2, 3, 4):
-        listed = ", ".join(f"{part} {shape}" for part, shape in zip(PARTS, shapes, strict=True))
-        raise InputError(
-            f"{path.name}: q, k and v must all have the axes (n, d), (heads, n, d) or (layers, heads, n, d); "
-            f"got {listed}."
-        )
-    return arrays
-
-
-def _as_float(where: str, part: str, array: Any) -> Any:
-    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        raise InputError(f"{where}: {part} must be float16, float32 or float64; got {array.dtype}.")
-    return array.astype(np.float32 if array.dtype.itemsize == 2 else array.dtype.newbyteorder("="))
-
-
 def _check(where: str, q: Any, k: Any, v: Any, scale: float) -> None:
     for part, array in zip(PARTS, (q, k, v), strict=True):
         if array.size == 0:
@@ -149,26 +121,10 @@ def _check(where: str, q: Any, k: Any, v: Any, scale: float) -> None:
         raise InputError(f"{where}: {error}.") from error
 
 
-def _labels(arrays: dict[str, Any], name: str, count: int) -> list[int] | None:
-    """The integers that an optional array lists, where there is one for each of `count`."""
-    array = arrays.get(name)
-    fits = array is not None and array.dtype.kind in "iu" and array.size == count
-    return [int(number) for number in array.ravel()] if fits and array is not None else None
-
-
-def _scalar(where: str, arrays: dict[str, Any], name: str, otherwise: float) -> float:
-    array = arrays.get(name)
-    if array is None:
-        return otherwise
-    if array.size != 1 or array.dtype.kind not in "biuf":
-        raise InputError(f"{where}: {name} must be one number; got {array.dtype} of shape {array.shape}.")
-    return float(array.item())
-
-
 def _positions(option: str, where: str, wanted: list[int], numbers: list[int]) -> list[int]:
     for number in wanted:
         if number not in numbers:
-            raise InputError(f"{option}: {where} holds {_some(numbers)}; got {number}.")
+            raise InputError(f"{option}: {where} holds {some(numbers)}; got {number}.")
     return [numbers.index(number) for number in wanted]
 
 
@@ -180,9 +136,3 @@ def _take_heads(q: Any, k: Any, v: Any, at: list[int]) -> tuple[Any, Any, Any]:
     counts = {groups.count(group) for group in groups}
     groups = sorted(set(groups)) if len(counts) == 1 else groups
     return q[at], k[groups], v[groups]
-
-
-def _some(items: Any) -> str:
-    """The first of them, enough to recognise the rest by."""
-    listed = [str(item) for item in items]
-    return ", ".join(listed[:12]) + (", ..." if len(listed) > 12 else "") if listed else "nothing"

@@ -1,4 +1,4 @@
-"""The rows of a table: each method with each budget, its error, time and memory."""
+"""Filling in the rows of a table: the error, time and memory of each."""
 
 import gc
 import statistics
@@ -7,7 +7,6 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,60 +14,14 @@ import numpy as np
 
 import nlattn
 from nlattn.cli.inputs import Input
-from nlattn.methods.registry import METHODS, Method
+from nlattn.cli.rows import Job, Row
 
-__all__ = ["STEPS", "Job", "Row", "jobs", "measure"]
+__all__ = ["STEPS", "measure"]
 
 # Rounds over all rows: at least the first number, then up to the second within SECONDS; none begins after LIMIT.
 LEAST, MOST, SECONDS, LIMIT = 3, 15, 2.0, 60.0
 #: What a job counts for in the progress: its error, its memory and the rounds that all have.
 STEPS = 2 + LEAST
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Row:
-    """One method with one budget."""
-
-    method: str
-    budget: dict[str, int | float]
-    status: str = "ok"
-    reason: str | None = None
-    """Why it was refused or failed; for `nlattn.attention`, what it chose."""
-    error: float | None = None
-    upper: float | None = None
-    row95: float | None = None
-    baseline: float | None = None
-    seconds: float | None = None
-    speedup: float | None = None
-    extra_bytes: int | None = None
-    heads: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A row to be filled in, and the call that it is about."""
-
-    row: Row
-    run: Callable[[], Any]
-    times: list[float] = field(default_factory=list)
-
-
-def jobs(problem: Input, methods: list[str], budgets: list[int] | None, rtol: float | None, seed: int) -> list[Job]:
-    """What is to be measured; exact attention first, as the others are held against it."""
-    arrays = (problem.query, problem.key, problem.value)
-    found = []
-    for name in dict.fromkeys(["exact", *methods]):
-        record = METHODS[name]
-        options = problem.options if record.deterministic else problem.options | {"rng": seed}
-        for budget in _budgets(record, budgets, problem.sizes["S"]):
-            run = partial(record.resolve(), *arrays, **budget, **options)
-            found.append(Job(Row(method=name, budget=budget), run))
-        if not found or found[-1].row.method != name:
-            found.append(Job(Row(method=name, budget={}), partial(_nothing_to_try, record, problem.sizes["S"])))
-    if rtol is not None:
-        row = Row(method=f"attention(rtol={rtol:g})", budget={"rtol": rtol})
-        found.append(Job(row, partial(nlattn.attention, *arrays, rtol=rtol, **problem.options, rng=seed)))
-    return found
 
 
 def measure(problem: Input, todo: list[Job], seed: int, advance: Callable[[str, int], None]) -> list[Row]:
@@ -95,25 +48,6 @@ def measure(problem: Input, todo: list[Job], seed: int, advance: Callable[[str, 
         if reference and job.row.seconds:
             job.row.speedup = reference / job.row.seconds
     return rows
-
-
-def _budgets(record: Method, amounts: list[int] | None, s: int) -> list[dict[str, int | float]]:
-    if not record.budgets:
-        return [{}]
-    first, *others = record.budgets
-    if amounts is None:
-        # From S keys on it would be exact attention once more.
-        amounts = [amount for amount in first.ladder if first.unit != "keys" or amount < s]
-    rest: dict[str, int | float] = {other.name: other.default for other in others}
-    return [{first.name: amount, **rest} for amount in amounts]
-
-
-def _nothing_to_try(record: Method, s: int) -> None:
-    first = record.budgets[0]
-    raise NotImplementedError(
-        f"every {first.name} of its ladder, from {min(first.ladder)} on, covers all {s} keys, where it is exact "
-        "attention; try others with --budgets"
-    )
 
 
 @contextmanager

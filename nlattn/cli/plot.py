@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from nlattn.cli.inputs import Input
 from nlattn.cli.labels import Label, place_labels
-from nlattn.cli.measure import Row
+from nlattn.cli.rows import Row
 from nlattn.cli.table import title
 from nlattn.cli.verdicts import Verdict, by_time, verdict
 from nlattn.methods.registry import METHODS

@@ -14,7 +14,7 @@ import threadpoolctl
 
 import nlattn
 from nlattn.cli.inputs import Input
-from nlattn.cli.measure import Row
+from nlattn.cli.rows import Row
 from nlattn.dispatch import backend_name
 
 __all__ = ["compare_document", "dumps", "environment", "methods_document"]

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nlattn.cli.inputs import Input
-from nlattn.cli.measure import Row
+from nlattn.cli.rows import Row
 from nlattn.cli.verdicts import Verdict, by_time, verdict
 
 __all__ = ["budget_text", "number", "print_reading_aid", "print_table", "title"]
@@ -67,7 +67,7 @@ def print_reading_aid(console: Console) -> None:
 
 def title(problem: Input, width: int) -> str:
     """What the input is, in lines of at most `width` where it can be broken after commas."""
-    length, s, features, width = problem.sizes.values()
+    length, s, e, ev = problem.sizes.values()
     heads, groups = len(problem.query), len(problem.key)
     words = f"{heads} head{'s' if heads > 1 else ''}"
     parts = [
@@ -75,7 +75,7 @@ def title(problem: Input, width: int) -> str:
         f"layer {problem.layer}" if problem.layer is not None else "",
         words if groups == heads else f"{heads} query and {groups} key heads",
         f"L = S = {length}" if length == s else f"L = {length}, S = {s}",
-        f"E = Ev = {features}" if features == width else f"E = {features}, Ev = {width}",
+        f"E = Ev = {e}" if e == ev else f"E = {e}, Ev = {ev}",
         "causal" if problem.is_causal else "not causal",
         f"scale {problem.scale:.4g}",
         str(problem.query.dtype),

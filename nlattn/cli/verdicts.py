@@ -3,7 +3,7 @@
 import math
 from enum import Enum
 
-from nlattn.cli.measure import Row
+from nlattn.cli.rows import Row
 
 __all__ = ["Verdict", "by_time", "verdict"]
 

@@ -74,6 +74,19 @@ class Certificate:
         "range": "deterministic",
     }
 
+    def __str__(self) -> str:
+        def numbers(values: Any) -> str:
+            return np.array2string(np.asarray(values), precision=3, separator=", ", threshold=12)
+
+        within = self.quantile(0.95) / np.where(self.norm > 0, self.norm, 1)
+        looked_at = "all rows" if self.exact else f"{self.rows} rows of each head, at {self.confidence:.0%}"
+        text = (
+            f"relative Frobenius error {numbers(self.error)}, at most {numbers(self.upper)} (estimates)\n"
+            f"95 % of the row errors within {numbers(within)} of the rms row norm (bound)\n"
+            f"uniform baseline {numbers(self.baseline)}; from {looked_at}"
+        )
+        return text if self.pooled is None else f"all heads\n{self.pooled}\neach head\n{text}"
+
     def quantile(self, p: float) -> Any:
         """Upper bound of the p-quantile of the row errors: at most 1 - p of the rows exceed it.
 

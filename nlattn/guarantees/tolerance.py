@@ -1,6 +1,6 @@
 """Attention to a tolerance: the cheapest method whose error, checked on sampled rows, is small enough."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ class AttentionResult:
     tried : tuple of Attempt
     """
 
-    output: Any
+    output: Any = field(repr=False)
     error: Any
     method: Any
     budget: Any

@@ -108,9 +108,7 @@ _ALL = (
         dtypes=("float64", "float32", "float16"),
         context=lambda: use_backend("generic"),
     ),
-    Backend(
-        name="array-api-strict", library="array_api_strict", make=_strict, unavailable=_needs("array_api_strict")
-    ),
+    Backend(name="array-api-strict", library="array_api_strict", make=_strict, unavailable=_needs("array_api_strict")),
     Backend(
         name="torch-cpu",
         library="torch",

@@ -42,7 +42,9 @@ def check_causality(subject: Subject) -> None:
     for what in _PROMISED[subject.method.causal or ""]:
         for length, s in _sizes(subject):
             change = _past_change(subject, what, length, s, seed=0)
-            assert change <= 1e-12, f"L = {length}, S = {s}: replacing each future {what} moved past outputs by {change:.1e}"
+            assert change <= 1e-12, (
+                f"L = {length}, S = {s}: replacing each future {what} moved past outputs by {change:.1e}"
+            )
 
 
 @check(lambda method, backend: method.causal in ("weights", "keys"))
@@ -50,7 +52,9 @@ def check_causality_is_not_better(subject: Subject) -> None:
     """What the record does not promise is violated somewhere."""
     what = "key" if subject.method.causal == "weights" else "query"
     worst = max(_past_change(subject, what, length, s, seed) for length, s in _sizes(subject) for seed in range(5))
-    assert worst > 1e-6, f"no future {what} was found to matter: the record could say more than {subject.method.causal!r}"
+    assert worst > 1e-6, (
+        f"no future {what} was found to matter: the record could say more than {subject.method.causal!r}"
+    )
 
 
 @check(lambda method, backend: method.causal is not None)

@@ -14,8 +14,8 @@ dotted name of its function, and a few lines of pytest::
     def test_mine(check, method, backend):
         check(method, backend)
 
-So does a backend of your own: describe it by a `Backend` and run the registered methods on it,
-``cases(nlattn.METHODS.values(), [Backend(name="mine", library="numpy", make=..., context=lambda: use_backend("mine"))])``.
+So does a backend of your own: ``cases(nlattn.METHODS.values(), [MY_BACKEND])`` with a `Backend` that says how to make
+its arrays, and in which context to call, e.g. ``context=lambda: nlattn.use_backend("numba_cpu")``.
 A check raises AssertionError where it fails and unittest.SkipTest where the backend is not installed; pytest is not
 needed.
 
@@ -40,6 +40,7 @@ from nlattn.testing import (
     limits,
     masks,
     memory,
+    probes,
     randomness,
     refusals,
     shapes,
@@ -51,7 +52,21 @@ from nlattn.testing.suite import Check
 
 __all__ = ["CHECKS", "cases"]
 
-_PARTS = (shapes, masks, causality, weights, limits, layout, values, randomness, finite, refusals, memory, gradients)
+_PARTS = (
+    shapes,
+    masks,
+    causality,
+    weights,
+    limits,
+    layout,
+    values,
+    randomness,
+    finite,
+    refusals,
+    probes,
+    memory,
+    gradients,
+)
 
 #: Every check, each to be called with a method's record and a backend to which it `applies`.
 CHECKS: tuple[Check, ...] = tuple(

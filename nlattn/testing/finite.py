@@ -76,7 +76,8 @@ def check_nan_is_confined(subject: Subject) -> None:
     near = np.abs(np.arange(40)[:, None] - 17) < 8
     if subject.method.name == "exact":
         near = np.ones((40, 40), dtype=bool)
-    for options in ({}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": one}):
+    cases: list[dict[str, Any]] = [{}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": one}]
+    for options in cases:
         wanted = subject(q, k, v, **options)
         allowed = np.broadcast_to(options.get("attn_mask", True), (40, 40))[:, 17] & near[:, 0]
         if options.get("is_causal"):

@@ -1,5 +1,6 @@
 """Checks of derivatives on PyTorch."""
 
+import functools
 import importlib
 from typing import Any
 
@@ -52,7 +53,7 @@ def check_gradients(subject: Subject) -> None:
     for what, options in cases.items():
         if "attn_mask" in options:
             options["attn_mask"] = subject.backend.array(options["attn_mask"])
-        _check(subject, lambda *x, o=options: subject.call(*x, **few, **o), _tiny(subject), what)
+        _check(subject, functools.partial(subject.call, **few, **options), _tiny(subject), what)
 
 
 @check(lambda method, backend: _on_torch(method, backend) and method.partial and method.masks is not None)

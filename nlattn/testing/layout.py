@@ -45,7 +45,7 @@ def check_layouts(subject: Subject) -> None:
             assert np.array_equal(to_numpy(new), old), f"{layout}: an input was written to"
     xp = array_api_compat.array_namespace(plain[0])
     for axis in (0, 1):
-        one = [x[:1] if axis == 0 else x[:, :1] for x in plain]
+        one = [x[:1, ...] if axis == 0 else x[:, :1, ...] for x in plain]
         wide = [xp.broadcast_to(few, x.shape) for few, x in zip(one, plain, strict=True)]
         wanted = subject.call(*(subject.backend.array(to_numpy(x)) for x in wide))
         assert_close(subject.call(*wide), wanted, rtol=ROUNDING["float64"], atol=1e-10)

@@ -9,13 +9,18 @@ from nlattn.testing.asserts import assert_close
 from nlattn.testing.oracle import dense_attention
 from nlattn.testing.suite import Subject, check
 
-__all__ = ["check_accuracy", "check_accuracy_on_real_data", "check_approximates", "check_exact_limit", "naive_attention"]
-
+__all__ = [
+    "check_accuracy",
+    "check_accuracy_on_real_data",
+    "check_approximates",
+    "check_exact_limit",
+    "naive_attention",
+]
 
 
 def _options(subject: Subject, length: int, s: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(1)
-    masks: list[dict[str, Any]] = []
+    masks: list[Any] = []
     if subject.method.masks is not None:
         keys = rng.random((2, 4, 1, s)) < 0.6
         masks += [keys, np.where(keys, rng.standard_normal(keys.shape), -np.inf)]
@@ -23,7 +28,7 @@ def _options(subject: Subject, length: int, s: int) -> list[dict[str, Any]]:
         some = rng.random((4, length, s)) < 0.6
         masks += [some, np.where(some, 3 * rng.standard_normal(some.shape), -np.inf)]
     causal = [False] if subject.method.causal is None else [False, True]
-    scales = [{}, {"scale": 0.0}, {"scale": -0.7}]
+    scales: list[dict[str, Any]] = [{}, {"scale": 0.0}, {"scale": -0.7}]
     return [{"attn_mask": m, "is_causal": c} for m in [None, *masks] for c in causal] + scales
 
 
@@ -34,7 +39,7 @@ def check_exact_limit(subject: Subject) -> None:
         q, k, v = subject.draw(length, s, batch=(2,), heads=4, heads_kv=heads_kv)
         for options in _options(subject, length, k.shape[-2]):
             wanted = dense_attention(q, k, v, **options)
-            lse = {"return_lse": True} if subject.method.partial else {}
+            lse: dict[str, Any] = {"return_lse": True} if subject.method.partial else {}
             result = subject(q, k, v, **options, **lse, **subject.exact_budgets(length, k.shape[-2]))
             assert_close(result[0] if lse else result, wanted.out, rtol=1e-12, atol=1e-13)
             if lse:

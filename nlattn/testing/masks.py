@@ -48,6 +48,8 @@ def check_mask_broadcasting(subject: Subject) -> None:
         bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
         for mask in (allowed, bias):
             _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
+    deep = [np.stack([x, x, x]) for x in (q, k, v)]
+    _close(subject(*deep, attn_mask=mask[0]), np.stack([subject(q, k, v, attn_mask=mask[0])] * 3))
     plain = subject(q, k, v)
     for shape in ((), (1,), (s,), (1, 1), (1, 1, 1, 1)):
         _close(subject(q, k, v, attn_mask=np.ones(shape, dtype=bool)), plain)
@@ -82,8 +84,8 @@ def check_masked_keys_have_no_influence(subject: Subject) -> None:
     rows = ~hidden if subject.method.shared_qk else slice(None)
     _close(second[..., rows, :], first[..., rows, :])
     seen = v.copy()
-    seen[..., 5, :] += 10
-    assert np.abs(subject(q, k, seen, attn_mask=~hidden) - first).max() > 1e-3
+    seen[..., ~hidden, :] += 10
+    assert np.abs(subject(q, k, seen, attn_mask=~hidden) - first).max() > 1e-3, "no visible value has any influence"
 
 
 @check(lambda method, backend: method.masks is not None)

@@ -37,9 +37,13 @@ def check_global_state(subject: Subject) -> None:
 
 @check(lambda method, backend: not method.deterministic)
 def check_seeds(subject: Subject) -> None:
-    """An int, its SeedSequence and a fresh Generator draw the same; a used Generator goes on; None is fresh each time."""
+    """An int, its SeedSequence and a fresh Generator draw the same; a used Generator goes on; None is fresh."""
     arrays = subject.draw(60, 80)
-    makes: list[Callable[[], Any]] = [lambda: np.random.SeedSequence(5), lambda: np.random.default_rng(5), lambda: np.int64(5)]
+    makes: list[Callable[[], Any]] = [
+        lambda: np.random.SeedSequence(5),
+        lambda: np.random.default_rng(5),
+        lambda: np.int64(5),
+    ]
     wanted = subject(*arrays, rng=5)
     for make in makes:
         assert np.array_equal(subject(*arrays, rng=make()), wanted), f"{make()!r} draws differently from 5"
@@ -64,6 +68,6 @@ def check_streams(subject: Subject) -> None:
 def check_bad_seeds(subject: Subject) -> None:
     """Negative integers, and what is no seed, are refused by name."""
     arrays = [subject.backend.array(x) for x in subject.draw(60, 80)]
-    for wrong in (1.5, True, "0", np.random.RandomState(0)):  # noqa: NPY002
+    for wrong in (1.5, True, "0", np.random.RandomState(0)):
         refuses(subject, TypeError, "rng", *arrays, rng=wrong)
     refuses(subject, ValueError, "rng", *arrays, rng=-1)

@@ -13,13 +13,14 @@ __all__ = ["check_bad_budgets", "check_bad_shapes", "check_bad_types", "refuses"
 def refuses(subject: Subject, kinds: type | tuple[type, ...], words: str, *arrays: Any, **options: Any) -> None:
     """Assert that a call raises one of `kinds` with a sentence that contains `words`, and leaves its arrays alone."""
     before = [np.array(to_numpy(x)) if hasattr(x, "dtype") else x for x in arrays]
+    error = None
     try:
         subject.call(*arrays, **options)
-    except Exception as error:
-        assert isinstance(error, kinds), f"expected {kinds}, got {type(error).__name__}: {error}"
-        assert words in str(error), f"the sentence lacks {words!r}: {error}"
-    else:
-        raise AssertionError(f"nothing was raised, expected {kinds} with {words!r}")
+    except Exception as caught:
+        error = caught
+    assert error is not None, f"nothing was raised, expected {kinds} with {words!r}"
+    assert isinstance(error, kinds), f"expected {kinds}, got {type(error).__name__}: {error}"
+    assert words in str(error), f"the sentence lacks {words!r}: {error}"
     for old, new in zip(before, arrays, strict=True):
         if hasattr(new, "dtype"):
             assert np.array_equal(old, to_numpy(new), equal_nan=old.dtype.kind == "f"), "an input was written to"

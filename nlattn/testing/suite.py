@@ -25,11 +25,11 @@ class Subject:
     method: Method
     backend: Backend
 
-    def budgets(self, most: int = 8) -> dict[str, int]:
+    def budgets(self, most: int = 8) -> dict[str, Any]:
         """Budgets small enough for the method to approximate where more than 2 `most` keys are given."""
         return {b.name: min(b.default, most if b.unit == "keys" else min(b.ladder)) for b in self.method.budgets}
 
-    def exact_budgets(self, length: int, s: int) -> dict[str, int]:
+    def exact_budgets(self, length: int, s: int) -> dict[str, Any]:
         """The least budgets at which the record says that the method is exact."""
         if self.method.exact_at is None:
             return {}
@@ -130,4 +130,3 @@ def check(
 ) -> Callable[[Callable[[Subject], None]], Check]:
     """Make a `Check` of a function of a `Subject`."""
     return lambda function: Check(function, when, slow)
-

@@ -18,11 +18,16 @@ __all__ = [
 ]
 
 
-def _weights(subject: Subject, seed: int = 0, **options: Any) -> Any:
-    """The weights (heads, L, S): the output for v = I. Queries and keys are peaked, where approximation is hard."""
+def _weights(subject: Subject, size: float = 1.0, seed: int = 0, **options: Any) -> Any:
+    """The weights (heads, L, S): the output for v = I, from entries of a given size."""
     q, k, v = subject.draw(seed=seed)
     eye = np.broadcast_to(np.eye(v.shape[-2]), (*v.shape[:-1], v.shape[-2]))
-    return subject(2 * q, 2 * k, eye, **options)
+    return subject(size * q, size * k, eye, **options)
+
+
+def _many(subject: Subject) -> list[Any]:
+    """Weights of several inputs, from flat to peaked."""
+    return [_weights(subject, size, seed) for size in (0.5, 1.0, 2.0, 4.0) for seed in range(3)]
 
 
 def _all_options(subject: Subject) -> list[dict[str, Any]]:
@@ -49,7 +54,7 @@ def check_rows_sum_to_one(subject: Subject) -> None:
 @check(lambda method, backend: not method.rows_sum_to_one)
 def check_rows_do_not_sum_to_one(subject: Subject) -> None:
     """There is an input where v = 1 does not give 1, as the record says."""
-    worst = max(np.abs(_weights(subject, seed).sum(-1) - 1).max() for seed in range(5))
+    worst = max(np.abs(weights.sum(-1) - 1).max() for weights in _many(subject))
     assert worst > 1e-3, f"rows sum to one within {worst:.1e}: the record could say so"
 
 
@@ -57,16 +62,17 @@ def check_rows_do_not_sum_to_one(subject: Subject) -> None:
 def check_convex(subject: Subject) -> None:
     """No weight is negative, so that no output leaves the hull of the values."""
     for options in _all_options(subject):
-        weights = _weights(subject, **options)
-        assert weights.min() >= -1e-14, f"a weight is {weights.min():.1e}"
-        assert_close(weights.sum(-1), np.ones(weights.shape[:-1]), rtol=1e-12)
+        for size in (0.5, 4.0):
+            weights = _weights(subject, size, **options)
+            assert weights.min() >= -1e-14, f"a weight is {weights.min():.1e}"
+            assert_close(weights.sum(-1), np.ones(weights.shape[:-1]), rtol=1e-12)
 
 
 @check(lambda method, backend: not method.convex)
 def check_not_convex(subject: Subject) -> None:
     """There is an input whose output leaves the hull of the values: a negative weight, or weights above 1 in sum."""
-    weights = [_weights(subject, seed) for seed in range(5)]
-    assert min(w.min() for w in weights) < -1e-6 or max(w.sum(-1).max() for w in weights) > 1 + 1e-6
+    weights = _many(subject)
+    assert min(w.min() for w in weights) < -1e-6 or max(w.sum(-1).max() for w in weights) > 1 + 1e-6, "convex"
 
 
 def _permutation_change(subject: Subject, seed: int) -> float:
