@@ -1,0 +1,39 @@
+"""What several test files share."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from nlattn.testing import BACKENDS
+
+
+@pytest.fixture(params=BACKENDS.values(), ids=str)
+def backend(request):
+    """Every backend that is available, each in its context."""
+    reason = request.param.unavailable()
+    if reason is not None:
+        pytest.skip(reason)
+    with request.param.context():
+        yield request.param
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs code in a process of its own, away from the clone, and returns what it prints."""
+
+    def run(code, *, options=(), **environment):
+        done = subprocess.run(
+            [sys.executable, *options, "-c", code],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | environment,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import nlattn
-from nlattn.guarantees import tolerance
+from nlattn.guarantees import candidates, search
 
 SHARED = Path(__file__).parents[2] / "shared" / "qkv"
 
@@ -14,7 +14,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "qkv"
 @pytest.fixture
 def small_pays(monkeypatch):
     """Search also where exact attention would be taken at once."""
-    monkeypatch.setattr(tolerance, "SMALL", 0)
+    monkeypatch.setattr(search, "SMALL", 0)
 
 
 def true_error(output, exact):
@@ -85,7 +85,7 @@ def test_lookahead(small_pays, monkeypatch):
     from dataclasses import replace
 
     ahead = replace(nlattn.METHODS["streaming"], causal="weights")
-    monkeypatch.setattr(tolerance, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": ahead})
+    monkeypatch.setattr(candidates, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": ahead})
     qkv, options, _ = load("smollm2")
     assert "streaming" in nlattn.attention(*qkv, 0.3, rng=0, **options).method
     without = nlattn.attention(*qkv, 0.3, rng=0, lookahead=False, **options)

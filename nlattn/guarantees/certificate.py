@@ -8,7 +8,8 @@ import numpy as np
 
 from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, take_rows, to_host
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
-from nlattn.methods.arguments import Problem, check_budget, prepare
+from nlattn.methods.arguments import check_budget, prepare
+from nlattn.methods.problem import Problem
 from nlattn.rng import private
 
 __all__ = ["CERTIFY", "Certificate", "certify"]

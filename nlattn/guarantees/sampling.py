@@ -7,8 +7,8 @@ import array_api_compat
 import numpy as np
 
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.arguments import Problem
 from nlattn.methods.exact import attend
+from nlattn.methods.problem import Problem
 
 __all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "take_rows", "to_host", "uniform_rows"]
 

@@ -3,7 +3,8 @@
 from typing import Any
 
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.arguments import Problem, all_finite, prepare
+from nlattn.methods.arguments import prepare
+from nlattn.methods.problem import Problem, all_finite
 from nlattn.partial import Partial
 
 __all__ = ["exact_attention"]

@@ -31,7 +31,10 @@ def check_probe(subject: Subject) -> None:
     index = np.sort(rng.permuted(np.broadcast_to(np.arange(24), (2, 4, 24)), axis=-1)[..., :7], axis=-1)
     for is_causal in (False, True) if method.causal is not None else (False,):
         for mask in masks:
-            options = {"attn_mask": None if mask is None else subject.backend.array(mask), "is_causal": is_causal}
+            options: dict[str, Any] = {
+                "attn_mask": None if mask is None else subject.backend.array(mask),
+                "is_causal": is_causal,
+            }
             arrays = [subject.backend.array(x) for x in (q, k, v)]
             whole = to_numpy(subject.call(*arrays, **options))
             problem = prepare(method.name, *arrays, masks=method.masks, **options)

@@ -10,7 +10,7 @@ import numpy as np
 
 from nlattn.cluster.kmeans import kmeans
 from nlattn.kernels.precision import accumulator
-from nlattn.methods.arguments import Problem
+from nlattn.methods.problem import Problem
 from nlattn.rng import children
 
 __all__ = ["kmeans_landmarks", "random_landmarks", "segment_landmarks"]

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.arguments import Problem, check_budget, prepare, refuse_causal
+from nlattn.methods.arguments import check_budget, prepare, refuse_causal
 from nlattn.methods.exact import attend
 from nlattn.methods.lowrank.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
 from nlattn.methods.lowrank.pseudoinverse import iterated_inverse, solve_truncated
+from nlattn.methods.problem import Problem
 from nlattn.partial import Partial
 from nlattn.rng import children
 
@@ -82,9 +83,10 @@ def nystrom_attention(
     -----
     Source: arXiv 2102.03902, without its learned convolution. Departures: the cut-off pseudo-inverse (one run to
     convergence amplifies noise), uneven segments, masked means, and a start of the iteration that does not depend on
-    other heads or batch elements. More landmarks can make it worse where the core is ill-conditioned (seen on sharp heads:
-    0.6 at 64, 1.2 at 128): certify the output, and raise `rcond`. With E = I - A Z the iteration is E <- (3 E^3 + E^4) / 4: a direction of singular
-    value s is inverted only if s^2 is above about 3.25^-iterations of |A|_1 |A|_inf.
+    other heads or batch elements. More landmarks can make it worse where the core is ill-conditioned (seen on sharp
+    heads: error 0.6 at 64, 1.2 at 128): certify the output, and raise `rcond`. With E = I - A Z the iteration is
+    E <- (3 E^3 + E^4) / 4: a direction of singular value s is inverted only if s^2 is above about 3.25^-iterations of
+    |A|_1 |A|_inf.
 
     Examples
     --------
@@ -172,7 +174,8 @@ def _prepare(
     total = xp.sum(core, axis=-1, keepdims=True)
     core = core / xp.where(total == 0, xp.ones_like(total), total)
     core = xp.where(q_used[..., None], core, xp.zeros_like(core))
-    right = xp.where(q_used[..., None], xp.astype(right, xp.float64), xp.zeros_like(right[..., :1], dtype=xp.float64))
+    right = xp.astype(right, xp.float64)
+    right = xp.where(q_used[..., None], right, xp.zeros_like(right))
     if pinv == "svd":
         joined, rank = solve_truncated(core, right, rcond)
     else:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from nlattn.methods.arguments import Problem, check_budget, prepare
+from nlattn.methods.arguments import check_budget, prepare
 from nlattn.methods.exact import attend
+from nlattn.methods.problem import Problem
 from nlattn.partial import Partial, merge_partials
 
 __all__ = ["streaming_attention"]

@@ -1,0 +1,152 @@
+"""Exact attention against the dense formula and against its peer, and what the conformance suite does not see."""
+
+import inspect
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import nlattn
+from nlattn import exact_attention
+from nlattn.testing import assert_close, dense_attention, to_numpy
+
+
+def draw(length, s, heads=4, heads_kv=2, e=16, ev=12, batch=(2,), seed=0):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.standard_normal((*batch, heads, length, e)),
+        rng.standard_normal((*batch, heads_kv, s, e)),
+        rng.standard_normal((*batch, heads_kv, s, ev)),
+    )
+
+
+# Beside the tiles of the kernels: 256 and 512 keys, 64 to 512 rows, and 512 x 1024 in the generic version.
+@pytest.mark.parametrize(("length", "s"), [(63, 257), (513, 1025), (65, 2049), (1030, 70)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_across_tiles(backend, length, s, is_causal):
+    q, k, v = draw(length, s, heads=2, heads_kv=1, batch=())
+    rng = np.random.default_rng(1)
+    some = rng.random((length, s)) < 0.5
+    some[:, 200:520] = False  # whole tiles without a key
+    some[length // 2 : length // 2 + 5] = False
+    bias = np.where(some, 2 * rng.standard_normal((length, s)), -np.inf)
+    keys = np.where(rng.random((2, 1, s)) < 0.5, rng.standard_normal((2, 1, s)), -np.inf)
+    for mask in (None, some, bias, keys):
+        arrays = [backend.array(x) for x in (q, k, v)]
+        options = {"attn_mask": None if mask is None else backend.array(mask), "is_causal": is_causal}
+        out, lse = exact_attention(*arrays, **options, return_lse=True)
+        wanted = dense_attention(q, k, v, mask, is_causal)
+        assert_close(out, wanted.out, rtol=1e-11, atol=1e-13, like=arrays[0])
+        assert_close(lse, wanted.lse, rtol=1e-12, atol=1e-12, like=arrays[0])
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_float64_is_as_good_as_the_formula(backend, is_causal):
+    """Against extended precision, at most twice the error of the formula in float64."""
+    if np.finfo(np.longdouble).eps >= np.finfo(np.float64).eps:
+        pytest.skip("no extended precision here")
+    for size in (1.0, 4.0, 12.0):
+        q, k, v = draw(150, 300, heads=2, heads_kv=2, batch=())
+        q, k = size * q, size * k
+
+        def formula(dtype, q=q, k=k, v=v):
+            scores = np.einsum("hle,hse->hls", q.astype(dtype), k.astype(dtype)) * dtype(0.25)
+            if is_causal:
+                scores = np.where(np.arange(300) <= np.arange(150)[:, None] + 150, scores, -np.inf)
+            weights = np.exp(scores - scores.max(-1, keepdims=True))
+            return np.einsum("hls,hsv->hlv", weights / weights.sum(-1, keepdims=True), v.astype(dtype))
+
+        truth = formula(np.longdouble)
+        out = to_numpy(exact_attention(*(backend.array(x) for x in (q, k, v)), is_causal=is_causal))
+        for norm in (np.linalg.norm, lambda x: np.abs(x).max()):
+            error, naive = (norm((x - truth).astype(np.float64)) for x in (out, formula(np.float64)))
+            assert error <= 2 * max(naive, 2.0**-53 * norm(truth.astype(np.float64)))
+
+
+def test_low_precision_is_summed_in_float32(backend):
+    """4096 equal keys: a running sum in float16 would stop at 2048, in bfloat16 at 256."""
+    for dtype in set(backend.dtypes) & {"float16", "bfloat16"}:
+        q, k, v = np.ones((1, 2, 8)), np.zeros((1, 4096, 8)), np.ones((1, 4096, 3))
+        v[:, ::2] = 3.0
+        arrays = [backend.array(x, dtype) for x in (q, k, v)]
+        out, lse = exact_attention(*arrays, return_lse=True)
+        assert_close(out, np.full((1, 2, 3), 2.0), rtol=0, like=arrays[0])
+        assert_close(to_numpy(lse), np.full((1, 2), np.log(4096.0), np.float32), rtol=1e-6)
+        # Scores of 60000 * 8 overflow float16 before they are scaled.
+        big = [backend.array(x, dtype) for x in (200 * q, 300 * np.ones_like(k), v)]
+        assert_close(exact_attention(*big, scale=1e-3), np.full((1, 2, 3), 2.0), rtol=0, like=big[0])
+
+
+def test_takes_the_calls_of_pytorch():
+    torch = pytest.importorskip("torch")
+    peer = torch.nn.functional.scaled_dot_product_attention
+    names = ["query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa"]
+    assert list(inspect.signature(exact_attention).parameters)[:8] == names
+    q, k, v = (torch.tensor(x) for x in draw(40, 40))
+    mask = torch.tensor(np.random.default_rng(0).random((40, 40)) < 0.7)
+    for options in (
+        {"enable_gqa": True},
+        {"is_causal": True, "enable_gqa": True},
+        {"attn_mask": mask, "scale": 0.7, "enable_gqa": True},
+        {"attn_mask": torch.where(mask, 0.3, -torch.inf).double(), "enable_gqa": True},
+    ):
+        torch.testing.assert_close(exact_attention(q, k, v, **options), peer(q, k, v, **options))
+    arrays = q, q, q
+    torch.testing.assert_close(
+        exact_attention(*arrays, mask, 0.0, False, 0.2), peer(*arrays, mask, 0.0, False, scale=0.2)
+    )
+
+
+def test_keys_are_not_repeated_in_memory():
+    """With 16 query heads on one key head the extra memory is less than one copy of repeated keys."""
+    q, k, v = (x.astype(np.float32) for x in draw(64, 8192, heads=16, heads_kv=1, e=64, ev=64, batch=()))
+    with nlattn.use_backend("numba_cpu"):
+        exact_attention(q, k, v)
+        tracemalloc.start()
+        exact_attention(q, k, v)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 16 * k.nbytes / 4
+
+
+def test_shared_keys_of_a_batch_stay_shared():
+    """Keys that a batch shares by broadcasting, of float16 too, are not copied for each of its elements."""
+    for dtype in (np.float32, np.float16):
+        q, k, v = (x.astype(dtype) for x in draw(8, 4096, heads=1, heads_kv=1, e=64, ev=64, batch=(32,)))
+        k, v = (np.broadcast_to(x[:1], x.shape) for x in (k, v))
+        exact_attention(q, k, v)
+        tracemalloc.start()
+        exact_attention(q, k, v)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 8 * k[0].size * 4, dtype
+
+
+def test_one_array_for_all(backend):
+    x = draw(50, 50, heads=2, heads_kv=2)[0]
+    array = backend.array(x)
+    out = exact_attention(array, array, array, is_causal=True)
+    assert_close(out, dense_attention(x, x, x, is_causal=True).out, rtol=1e-12, like=array)
+    assert np.array_equal(to_numpy(array), x)
+
+
+def test_nan_across_tiles(backend):
+    """A NaN in the third tile of keys reaches the rows that may attend to it, whatever its sign."""
+    q, k, v = draw(700, 700, heads=1, heads_kv=1, batch=())
+    wanted = dense_attention(q, k, v, is_causal=True).out
+    for number in (np.nan, -np.nan):
+        for which in (1, 2):
+            arrays = [x.copy() for x in (q, k, v)]
+            arrays[which][0, 600, 3] = number
+            out = to_numpy(exact_attention(*(backend.array(x) for x in arrays), is_causal=True, check_finite=False))
+            assert np.array_equal(np.isnan(out).any(-1)[0], np.arange(700) >= 600)
+            np.testing.assert_allclose(out[:, :600], wanted[:, :600], rtol=1e-11, atol=1e-13)
+
+
+def test_infinite_value_does_not_spread_by_zero_weights(backend):
+    q, k, v = draw(20, 20, heads=1, heads_kv=1, batch=())
+    v[0, 7, 2] = np.inf
+    mask = np.arange(20)[:, None] != np.arange(20)
+    mask[:, 7] = np.arange(20) == 3
+    out = to_numpy(exact_attention(*(backend.array(x) for x in (q, k, v)), backend.array(mask), check_finite=False))
+    assert np.array_equal(np.argwhere(~np.isfinite(out)), [[0, 3, 2]])
