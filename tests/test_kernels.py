@@ -13,7 +13,12 @@ from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.kernels.top_k import top_k
 from nlattn.testing import assert_close, dense_attention, to_numpy
 
-KERNELS = sorted(p.stem for p in Path(nlattn.__file__).parent.joinpath("kernels").glob("[!_]*.py"))
+
+def stems(package):
+    return {p.stem for p in Path(next(iter(importlib.import_module(package).__path__))).glob("[!_]*.py")}
+
+
+KERNELS = sorted(stems("nlattn.kernels") & stems("nlattn.backends.numba_cpu"))
 rng = np.random.default_rng(0)
 
 

@@ -1,14 +1,13 @@
-"""Streaming softmax attention: tiles of scores by GEMM, a running maximum and sum, exponentials in base 2."""
+"""Streaming softmax attention: tiles of scores by GEMM, a running maximum and sum, the maximum in base 2."""
 
 import functools
-import math
 from typing import Any
 
 import numpy as np
 from numba import njit, types
 
 from nlattn.backends.numba_cpu.blas import GEMM_ADDRESS, gemm
-from nlattn.backends.numba_cpu.exp2 import exp2_sum, maximum
+from nlattn.backends.numba_cpu.exponential import exp_sum, maximum
 from nlattn.backends.numba_cpu.layout import rows_contiguous
 from nlattn.backends.numba_cpu.pool import run, scratch, threads
 
@@ -17,7 +16,6 @@ __all__ = ["softmax_attention"]
 # A tile of ROWS x KEYS scores and its operands fit a megabyte of second-level cache. Measured on two Zen 4 cores.
 ROWS = 512
 KEYS = 256
-LOG2E = math.log2(math.e)
 
 
 def softmax_attention(
@@ -50,11 +48,11 @@ def softmax_attention(
     while rows > 64 and b * h * -(-length // rows) < 16:
         rows //= 2
     blocks = b * h * -(-length // rows)
-    options = (mask is not None, bias is not None, dtype.type(scale * LOG2E), GEMM_ADDRESS[dtype.name], rows)
+    options = (mask is not None, bias is not None, dtype.type(scale), GEMM_ADDRESS[dtype.name], rows)
     compiled = _compiled(dtype.name)
 
     def task(first: int, last: int) -> None:
-        compiled(*arrays, *options, first, last, scratch(rows * KEYS, dtype), out, lse)
+        compiled(*arrays, *options, first, last, scratch(rows * (KEYS + query.shape[3]), dtype), out, lse)
 
     chunk = max(1, blocks // (32 * threads()))
     run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
@@ -96,14 +94,15 @@ def _row_blocks(  # type: ignore[no-untyped-def]
     ev = value.shape[3]
     group = n_heads // key.shape[1]
     item = query.itemsize
-    ldq, ldk, ldv = query.strides[2] // item, key.strides[2] // item, value.strides[2] // item
+    ldk, ldv = key.strides[2] // item, value.strides[2] // item
     n_blocks = -(-length // rows)
     number = query.dtype.type
     zero, one, low = number(0), number(1), number(-np.inf)
-    least = np.finfo(query.dtype).min
+    least = number(np.finfo(query.dtype).min / 2)  # finite also in base 2
     log2e, ln2 = number(1.4426950408889634), number(0.6931471805599453)
     top = np.empty(rows, query.dtype)
     total = np.empty(rows, query.dtype)
+    scaled = buffer[rows * KEYS : rows * (KEYS + e)].reshape(rows, e)
     for block in range(first, last):
         b = block % n_batch
         h = block // n_batch % n_heads
@@ -114,6 +113,9 @@ def _row_blocks(  # type: ignore[no-untyped-def]
         for r in range(n):
             top[r] = low
             total[r] = zero
+            for c in range(e):
+                # Before the product, which could overflow.
+                scaled[r, c] = query[b, h, i0 + r, c] * scale
             for c in range(ev):
                 out[b, h, i0 + r, c] = zero
             if start[b, h, i0 + r] < stop[b, h, i0 + r]:
@@ -131,8 +133,8 @@ def _row_blocks(  # type: ignore[no-untyped-def]
             m = r1 - r0
             scores = buffer[: m * n_keys].reshape(m, n_keys)
             here = scores.ctypes.data
-            q_at, k_at = query[b, h, i0 + r0].ctypes.data, key[b, g, j0].ctypes.data
-            gemm(address, True, n_keys, m, e, scale, k_at, ldk, q_at, ldq, zero, here, n_keys)
+            q_at, k_at = scaled[r0].ctypes.data, key[b, g, j0].ctypes.data
+            gemm(address, True, n_keys, m, e, one, k_at, ldk, q_at, e, zero, here, n_keys)
             for r in range(r0, r1):
                 row = scores[r - r0]
                 left = min(max(start[b, h, i0 + r] - j0, 0), n_keys)
@@ -147,7 +149,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                     weights = bias[b, h, i0 + r, j0 + left : j0 + right]
                     for j in range(row.size):
                         # A finite weight never masks, however large.
-                        x = row[j] + min(max(weights[j] * log2e, least), -least)
+                        x = row[j] + min(max(weights[j], least), -least)
                         x = least if x < least else x
                         row[j] = low if weights[j] == low else x
                 if has_mask:
@@ -160,6 +162,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                         row[:] = zero
                         continue
                     highest = row[0] * zero
+                highest *= log2e
                 if not (highest <= top[r]):  # also for NaN
                     if total[r] != zero:
                         decay = np.exp2(top[r] - highest)
@@ -167,7 +170,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                         for c in range(ev):
                             out[b, h, i0 + r, c] *= decay
                     top[r] = highest
-                total[r] += exp2_sum(row, top[r])
+                total[r] += exp_sum(row, top[r])
             v_at, o_at = value[b, g, j0].ctypes.data, out[b, h, i0 + r0].ctypes.data
             gemm(address, False, ev, m, n_keys, one, v_at, ldv, here, n_keys, one, o_at, ev)
         for r in range(n):

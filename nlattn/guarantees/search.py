@@ -232,7 +232,7 @@ class Search:
                     mine = [j for j in members if self.choice[i][j] == kind]
                     part = self._full(problem.heads(i, mine), kind)
                     for position, j in enumerate(mine):
-                        heads[i * h + j] = part[0, position]
+                        heads[i * h + j] = part[0, position, ...]
         return problem.xp.reshape(problem.xp.stack(heads), (b, h, *heads[0].shape))
 
     def _full(self, problem: Problem, candidate: Candidate | None) -> Any:

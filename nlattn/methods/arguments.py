@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.kernels.precision import accumulator
-from nlattn.methods.problem import Problem, checked_finite
+from nlattn.methods.problem import Problem, checked_finite, decided
 from nlattn.methods.registry import NAMESPACES
 
 __all__ = ["check_budget", "prepare", "refuse_causal"]
@@ -142,9 +142,12 @@ def _check_shapes(query: Any, key: Any, value: Any) -> tuple[int, int]:
 def _check_scale(scale: float | None, features: int) -> float:
     if scale is None:
         return float(features**-0.5)
-    if isinstance(scale, bool | np.bool) or not hasattr(scale, "__float__"):
+    try:
+        number = None if isinstance(scale, bool | np.bool | str) else float(scale)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
         raise TypeError(f"scale must be a number or None, got {scale!r}")
-    number = float(scale)
     if not math.isfinite(number):
         raise ValueError(f"scale must be finite, got {number}; None means E ** -0.5")
     return number
@@ -219,7 +222,7 @@ def _check_mask(
     mask = xp.reshape(mask, (math.prod(mask.shape[:-3]), *last))
     if boolean:
         return mask, None
-    if bool(xp.any(xp.isnan(mask) | (mask == xp.inf))):
+    if decided(xp.any(xp.isnan(mask) | (mask == xp.inf)), otherwise=False):
         raise ValueError("attn_mask contains NaN or +inf; a floating mask holds finite numbers and -inf")
     limits = xp.finfo(accumulator(xp, query.dtype))
     if xp.finfo(mask.dtype).max > limits.max:

@@ -8,7 +8,7 @@ from array_api_compat import array_namespace
 
 from nlattn.kernels.precision import accumulator
 
-__all__ = ["Problem", "all_finite", "checked_finite", "visible_keys"]
+__all__ = ["Problem", "all_finite", "checked_finite", "decided", "visible_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +86,15 @@ class Problem:
         def pick(array: Any) -> Any:
             if array is None:
                 return None
-            array = array[batch : batch + 1] if array.shape[0] > 1 else array
+            array = array[batch : batch + 1, ...] if array.shape[0] > 1 else array
             if array.shape[1] == 1:
                 return array
             if consecutive:
-                return array[:, heads[0] : heads[-1] + 1]
-            return self.xp.stack([array[:, head] for head in heads], axis=1)
+                return array[:, heads[0] : heads[-1] + 1, ...]
+            return self.xp.stack([array[:, head, ...] for head in heads], axis=1)
 
         names = ("query", "start", "stop", "position", "mask", "bias")
-        keys = {name: getattr(self, name)[batch : batch + 1, group : group + 1] for name in ("key", "value")}
+        keys = {name: getattr(self, name)[batch : batch + 1, group : group + 1, ...] for name in ("key", "value")}
         return replace(self, **{name: pick(getattr(self, name)) for name in names}, **keys, batch=(1,), has_heads=True)
 
     def key_mask(self) -> Any:
@@ -128,12 +128,20 @@ def visible_keys(problem: Problem) -> Any:
 
 
 def all_finite(xp: Any, array: Any) -> bool:
-    """Whether every element is finite; in the usual case by one sum."""
-    if xp.isdtype(array.dtype, "real floating") and array.dtype not in (xp.float32, xp.float64):
-        return bool(xp.all(xp.isfinite(array)))
+    """Whether every element is finite, in the usual case by one sum; True for a traced array, which has no values."""
+    if xp.finfo(array.dtype).bits < 32:
+        return decided(xp.all(xp.isfinite(array)), otherwise=True)
     with np.errstate(all="ignore"):
-        total = xp.sum(array)
-    return bool(xp.isfinite(total)) or bool(xp.all(xp.isfinite(array)))
+        finite = xp.isfinite(xp.sum(array))
+    return decided(finite, otherwise=True) or decided(xp.all(xp.isfinite(array)), otherwise=True)
+
+
+def decided(condition: Any, *, otherwise: bool) -> bool:
+    """A 0-dimensional condition as a bool, or `otherwise` where it is traced (vmap, meta tensors) and has no value."""
+    try:
+        return bool(condition)
+    except RuntimeError:
+        return otherwise
 
 
 def checked_finite(problem: Problem) -> Problem:

@@ -58,7 +58,8 @@ def assert_close(actual: Any, desired: Any, *, rtol: float, atol: float = 0.0, l
     same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
     bad = np.where(special, ~same, difference > allowed)
     if np.any(bad):
-        excess = np.where(bad, np.where(special, np.inf, difference - allowed), -np.inf)
+        difference = np.where(special, np.inf, difference)
+        excess = np.where(bad, difference - np.where(special, 0.0, allowed), -np.inf)
         at = np.unravel_index(int(np.argmax(excess)), bad.shape)
         place = ", ".join(str(int(i)) for i in at)
         raise AssertionError(

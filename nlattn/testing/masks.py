@@ -41,20 +41,20 @@ def check_mask_broadcasting(subject: Subject) -> None:
     """Every mask gives what it gives when written out in full; a mask that allows everything changes nothing."""
     q, k, v, rng = _masked(subject)
     s = k.shape[-2]
-    full = (2, 4, *_rows(subject), s)
-    for lead in SHAPES[subject.method.masks or ""]:
-        allowed = rng.random((*lead, s)) < 0.7
-        allowed[..., -1] = True
-        bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
-        for mask in (allowed, bias):
-            _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
-    deep = [np.stack([x, x, x]) for x in (q, k, v)]
-    _close(subject(*deep, attn_mask=mask[0]), np.stack([subject(q, k, v, attn_mask=mask[0])] * 3))
+    for batch in ((2,), (3, 2)):
+        q, k, v = (np.broadcast_to(x, (*batch, *x.shape[1:])) for x in (q, k, v))
+        full = (*batch, 4, *_rows(subject), s)
+        for lead in SHAPES[subject.method.masks or ""]:
+            allowed = rng.random((*lead, s)) < 0.7
+            allowed[..., -1] = True
+            bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
+            for mask in (allowed, bias):
+                _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
     plain = subject(q, k, v)
     for shape in ((), (1,), (s,), (1, 1), (1, 1, 1, 1)):
         _close(subject(q, k, v, attn_mask=np.ones(shape, dtype=bool)), plain)
         _close(subject(q, k, v, attn_mask=np.zeros(shape)), plain)
-    assert not np.any(subject(q, k, v, attn_mask=np.zeros(1, dtype=bool)))
+    assert not np.any(subject(q, k, v, attn_mask=np.zeros(1, dtype=bool))), "a mask of one False does not mask"
 
 
 @check(lambda method, backend: method.masks is not None)

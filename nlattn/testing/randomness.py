@@ -19,7 +19,7 @@ def check_repeatable(subject: Subject) -> None:
         arrays = subject.draw(100, 150, heads=4, heads_kv=2, ev=24)
         first = subject(*arrays, dtype=dtype)
         subject(*subject.draw(300, 30, seed=1), dtype=dtype)
-        assert np.array_equal(subject(*arrays, dtype=dtype), first)
+        assert np.array_equal(subject(*arrays, dtype=dtype), first), f"{dtype}: the same call gave other bits"
 
 
 @check()
@@ -30,7 +30,7 @@ def check_global_state(subject: Subject) -> None:
     options: list[dict[str, Any]] = [{}] if subject.method.deterministic else [{"rng": 3}, {"rng": None}]
     for option in options:
         subject(*arrays, **option)
-    assert random.getstate() == state
+    assert random.getstate() == state, "the state of random was touched"
     after = np.random.get_state()  # noqa: NPY002
     assert all(np.array_equal(a, b) for a, b in zip(legacy, after, strict=True)), "numpy.random's state was touched"
 
@@ -48,9 +48,9 @@ def check_seeds(subject: Subject) -> None:
     for make in makes:
         assert np.array_equal(subject(*arrays, rng=make()), wanted), f"{make()!r} draws differently from 5"
     generator = np.random.default_rng(5)
-    assert np.array_equal(subject(*arrays, rng=generator), wanted)
+    assert np.array_equal(subject(*arrays, rng=generator), wanted), "a fresh Generator draws differently"
     assert not np.array_equal(subject(*arrays, rng=generator), wanted), "a Generator was not advanced"
-    assert not np.array_equal(subject(*arrays, rng=None), subject(*arrays, rng=None))
+    assert not np.array_equal(subject(*arrays, rng=None), subject(*arrays, rng=None)), "rng=None is not fresh"
 
 
 @check(lambda method, backend: not method.deterministic)

@@ -12,7 +12,8 @@ __all__ = ["iterated_inverse", "solve_truncated"]
 def solve_truncated(core: Any, right: Any, rcond: float) -> tuple[Any, Any]:
     """pinv(core) @ right, without the singular values below rcond times the largest, and how many were kept.
 
-    core (..., m, m), right (..., m, n), float64. Differentiable at a fixed rank, also where singular values coincide.
+    core (..., m, m), right (..., m, n), float64. Differentiable once, at a fixed rank, also
+    where singular values coincide.
     """
     xp = array_namespace(core, right)
     if rcond < 1e-6:

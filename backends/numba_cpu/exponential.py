@@ -1,21 +1,27 @@
-"""A vectorisable exp2, one version for each precision, and the sum and maximum that go with it."""
+"""A vectorisable exponential, one version for each precision, and the sum and maximum that go with it."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["exp2_sum", "maximum"]
+__all__ = ["exp_sum", "maximum"]
 
 
-def _minimax(degree: int, dtype: Any) -> tuple[Any, ...]:
-    """Coefficients of a polynomial for 2^x on [-1/2, 1/2], near-minimax in relative error."""
+def _fitted(degree: int) -> tuple[Any, ...]:
+    """float32 coefficients of a polynomial for 2^x on [-1/2, 1/2], near-minimax in relative error."""
     nodes = 0.5 * np.cos(np.pi * (np.arange(40 * degree) + 0.5) / (40 * degree))
     fit = np.polynomial.Polynomial.fit(nodes, np.exp2(nodes), degree, domain=[-0.5, 0.5], w=np.exp2(-nodes))
     coefficients = fit.convert().coef
     coefficients[0] = 1.0  # 2^0 is exactly 1
-    return tuple(dtype(c) for c in coefficients)
+    return tuple(map(np.float32, coefficients))
+
+
+def _taylor(degree: int) -> tuple[Any, ...]:
+    """float64 coefficients of 2^x: a fit would not be good to the last digit."""
+    return tuple(np.float64(math.log(2) ** k / math.factorial(k)) for k in range(degree + 1))
 
 
 @intrinsic
@@ -28,15 +34,16 @@ def _add(typingctx, a, b):  # type: ignore[no-untyped-def]
     return a(a, b), codegen
 
 
-S0, S1, S2, S3, S4, S5, S6 = _minimax(6, np.float32)
+S0, S1, S2, S3, S4, S5, S6 = _fitted(6)
+S_LOG2E = np.float32(math.log2(math.e))
 S_MAGIC, S_LOW, S_BIAS, S_BITS = np.float32(1.5 * 2**23), np.float32(-127), np.int32(127), np.int32(23)
 
 
 @njit(nogil=True, fastmath={"contract"})
-def _exp2_sum_float32(row, shift):  # type: ignore[no-untyped-def]
+def _exp_sum_float32(row, shift):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for j in range(row.size):
-        x = row[j] - shift
+        x = row[j] * S_LOG2E - shift  # one rounding: contracted to a fused multiply-add
         x = S_LOW if x < S_LOW else x  # this form of maximum keeps a NaN
         rounded = np.float32(x + S_MAGIC)  # its low bits are the nearest integer
         r = x - (rounded - S_MAGIC)
@@ -48,19 +55,20 @@ def _exp2_sum_float32(row, shift):  # type: ignore[no-untyped-def]
     return total
 
 
-D0, D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, D11, D12 = _minimax(12, np.float64)
+D0, D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, D11, D12, D13 = _taylor(13)
+D_LOG2E = np.float64(math.log2(math.e))
 D_MAGIC, D_LOW, D_BIAS, D_BITS = np.float64(1.5 * 2**52), np.float64(-1023), np.int64(1023), np.int64(52)
 
 
 @njit(nogil=True, fastmath={"contract"})
-def _exp2_sum_float64(row, shift):  # type: ignore[no-untyped-def]
+def _exp_sum_float64(row, shift):  # type: ignore[no-untyped-def]
     total = np.float64(0)
     for j in range(row.size):
-        x = row[j] - shift
+        x = row[j] * D_LOG2E - shift
         x = D_LOW if x < D_LOW else x
         rounded = np.float64(x + D_MAGIC)
         r = x - (rounded - D_MAGIC)
-        p = D7 + r * (D8 + r * (D9 + r * (D10 + r * (D11 + r * D12))))
+        p = D7 + r * (D8 + r * (D9 + r * (D10 + r * (D11 + r * (D12 + r * D13)))))
         p = D0 + r * (D1 + r * (D2 + r * (D3 + r * (D4 + r * (D5 + r * (D6 + r * p))))))
         power = np.int64((rounded.view(np.int64) + D_BIAS) << D_BITS)
         e = p * power.view(np.float64)
@@ -100,8 +108,8 @@ def _maximum_float64(row):  # type: ignore[no-untyped-def]
     return np.int64(top ^ ((top >> D_SIGN) & D_REST)).view(np.float64)
 
 
-def exp2_sum(row: Any, shift: Any) -> Any:
-    """row <- 2^(row - shift) in place, for row <= shift; return the sum. -inf gives 0, NaN gives NaN."""
+def exp_sum(row: Any, shift: Any) -> Any:
+    """row <- exp(row) / 2^shift in place, at most about 1; return the sum. -inf gives 0, NaN gives NaN."""
     raise NotImplementedError("for compiled code only")
 
 
@@ -110,11 +118,11 @@ def maximum(row: Any) -> Any:
     raise NotImplementedError("for compiled code only")
 
 
-@overload(exp2_sum)
+@overload(exp_sum)
 def _(row, shift):  # type: ignore[no-untyped-def]
     if row.dtype == types.float32:
-        return lambda row, shift: _exp2_sum_float32(row, shift)
-    return lambda row, shift: _exp2_sum_float64(row, shift)
+        return lambda row, shift: _exp_sum_float32(row, shift)
+    return lambda row, shift: _exp_sum_float64(row, shift)
 
 
 @overload(maximum)
