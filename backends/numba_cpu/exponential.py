@@ -43,7 +43,7 @@ S_MAGIC, S_LOW, S_BIAS, S_BITS = np.float32(1.5 * 2**23), np.float32(-127), np.i
 def _exp_sum_float32(row, shift):  # type: ignore[no-untyped-def]
     total = np.float32(0)
     for j in range(row.size):
-        x = row[j] * S_LOG2E - shift  # one rounding: contracted to a fused multiply-add
+        x = (row[j] - shift) * S_LOG2E
         x = S_LOW if x < S_LOW else x  # this form of maximum keeps a NaN
         rounded = np.float32(x + S_MAGIC)  # its low bits are the nearest integer
         r = x - (rounded - S_MAGIC)
@@ -64,7 +64,7 @@ D_MAGIC, D_LOW, D_BIAS, D_BITS = np.float64(1.5 * 2**52), np.float64(-1023), np.
 def _exp_sum_float64(row, shift):  # type: ignore[no-untyped-def]
     total = np.float64(0)
     for j in range(row.size):
-        x = row[j] * D_LOG2E - shift
+        x = (row[j] - shift) * D_LOG2E
         x = D_LOW if x < D_LOW else x
         rounded = np.float64(x + D_MAGIC)
         r = x - (rounded - D_MAGIC)
@@ -109,7 +109,7 @@ def _maximum_float64(row):  # type: ignore[no-untyped-def]
 
 
 def exp_sum(row: Any, shift: Any) -> Any:
-    """row <- exp(row) / 2^shift in place, at most about 1; return the sum. -inf gives 0, NaN gives NaN."""
+    """row <- exp(row - shift) in place, for row <= shift; return the sum. -inf gives 0, NaN gives NaN."""
     raise NotImplementedError("for compiled code only")
 
 

@@ -1,12 +1,14 @@
-"""Streaming softmax attention: tiles of scores by GEMM, a running maximum and sum, the maximum in base 2."""
+"""Streaming softmax attention: tiles of scores by GEMM, a running maximum and sum, exponentials by polynomials."""
 
 import functools
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from nlattn.backends.numba_cpu import blas, exponential
 from nlattn.backends.numba_cpu.blas import GEMM_ADDRESS, gemm
+from nlattn.backends.numba_cpu.compilation import compiled
 from nlattn.backends.numba_cpu.exponential import exp_sum, maximum
 from nlattn.backends.numba_cpu.layout import rows_contiguous
 from nlattn.backends.numba_cpu.pool import run, scratch, threads
@@ -49,10 +51,10 @@ def softmax_attention(
         rows //= 2
     blocks = b * h * -(-length // rows)
     options = (mask is not None, bias is not None, dtype.type(scale), GEMM_ADDRESS[dtype.name], rows)
-    compiled = _compiled(dtype.name)
+    row_blocks = _compiled(dtype.name)
 
     def task(first: int, last: int) -> None:
-        compiled(*arrays, *options, first, last, scratch(rows * (KEYS + query.shape[3]), dtype), out, lse)
+        row_blocks(*arrays, *options, first, last, scratch(rows * (KEYS + query.shape[3]), dtype), out, lse)
 
     chunk = max(1, blocks // (32 * threads()))
     run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
@@ -83,7 +85,7 @@ def _compiled(dtype: str) -> Any:
         types.Array(number, 4, "C"),
         types.Array(number, 3, "C"),
     )
-    return njit(signature, nogil=True, cache=True)(_row_blocks)
+    return compiled(_row_blocks, signature, blas, exponential)
 
 
 def _row_blocks(  # type: ignore[no-untyped-def]
@@ -98,8 +100,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
     n_blocks = -(-length // rows)
     number = query.dtype.type
     zero, one, low = number(0), number(1), number(-np.inf)
-    least = number(np.finfo(query.dtype).min / 2)  # finite also in base 2
-    log2e, ln2 = number(1.4426950408889634), number(0.6931471805599453)
+    least = number(np.finfo(query.dtype).min)
     top = np.empty(rows, query.dtype)
     total = np.empty(rows, query.dtype)
     scaled = buffer[rows * KEYS : rows * (KEYS + e)].reshape(rows, e)
@@ -162,10 +163,9 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                         row[:] = zero
                         continue
                     highest = row[0] * zero
-                highest *= log2e
                 if not (highest <= top[r]):  # also for NaN
                     if total[r] != zero:
-                        decay = np.exp2(top[r] - highest)
+                        decay = np.exp(top[r] - highest)
                         total[r] *= decay
                         for c in range(ev):
                             out[b, h, i0 + r, c] *= decay
@@ -178,4 +178,4 @@ def _row_blocks(  # type: ignore[no-untyped-def]
             if total[r] != zero:
                 for c in range(ev):
                     out[b, h, i0 + r, c] /= total[r]
-                lse[b, h, i0 + r] = (top[r] + np.log2(total[r])) * ln2
+                lse[b, h, i0 + r] = top[r] + np.log(total[r])

@@ -90,16 +90,25 @@ def check_masked_keys_have_no_influence(subject: Subject) -> None:
 
 @check(lambda method, backend: method.masks is not None)
 def check_lowest_does_not_mask(subject: Subject) -> None:
-    """Rows with finfo.min at every key see every key: only False and -inf mask."""
+    """Only False and -inf mask: a row with the same finite bias at every key sees every key, down to finfo.min."""
     q, k, v, _ = _masked(subject)
+    s = k.shape[-2]
     for dtype in ("float64", "float32"):
-        bias = np.full((1, k.shape[-2]), np.finfo(dtype).min)
-        out = subject(q, k, v + 10.0, attn_mask=bias, dtype=dtype)
-        assert np.all(np.isfinite(out)), f"{dtype}: not finite"
-        assert np.all(np.any(out != 0, axis=-1)), f"{dtype}: finfo.min masks"
-        if subject.method.rows_sum_to_one:
-            ones = subject(q, k, np.ones_like(v), attn_mask=bias, dtype=dtype)
-            assert_close(ones, np.ones_like(ones), rtol=1e-5)
+        limits = np.finfo(dtype)
+        for bias in (-1e4, -1e9, -1e12, -1e20, limits.min, 1e9, 1e20, limits.max):
+            mask = np.full((1, s), bias)
+            out = subject(q, k, v + 10.0, attn_mask=mask, dtype=dtype)
+            assert np.all(np.isfinite(out)), f"{dtype}: a bias of {bias:g} gives what is not finite"
+            assert np.all(np.any(out != 0, axis=-1)), f"{dtype}: a bias of {bias:g} masks"
+            if subject.method.rows_sum_to_one:
+                ones = subject(q, k, np.ones_like(v), attn_mask=mask, dtype=dtype)
+                assert_close(ones, np.ones_like(ones), rtol=1e-5)
+        # Beside keys without a bias such keys have no weight left, and no influence.
+        mask = np.where(np.arange(s)[None] % 3 == 0, limits.min, 0.0)
+        hidden = np.where(mask == 0, mask, -np.inf)
+        if subject.method.family == "exact":
+            out, wanted = (subject(q, k, v, attn_mask=m, dtype=dtype) for m in (mask, hidden))
+            assert_close(out, wanted, rtol=1e-5, atol=1e-6)
 
 
 @check()
