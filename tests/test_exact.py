@@ -95,6 +95,7 @@ def test_takes_the_calls_of_pytorch():
 
 def test_keys_are_not_repeated_in_memory():
     """With 16 query heads on one key head the extra memory is less than one copy of repeated keys."""
+    pytest.importorskip("numba")
     q, k, v = (x.astype(np.float32) for x in draw(64, 8192, heads=16, heads_kv=1, e=64, ev=64, batch=()))
     with nlattn.use_backend("numba_cpu"):
         exact_attention(q, k, v)
@@ -107,6 +108,7 @@ def test_keys_are_not_repeated_in_memory():
 
 def test_shared_keys_of_a_batch_stay_shared():
     """Keys that a batch shares by broadcasting, of float16 too, are not copied for each of its elements."""
+    pytest.importorskip("numba")
     for dtype in (np.float32, np.float16):
         q, k, v = (x.astype(dtype) for x in draw(8, 4096, heads=1, heads_kv=1, e=64, ev=64, batch=(32,)))
         k, v = (np.broadcast_to(x[:1], x.shape) for x in (k, v))

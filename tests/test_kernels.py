@@ -14,11 +14,12 @@ from nlattn.kernels.top_k import top_k
 from nlattn.testing import assert_close, dense_attention, to_numpy
 
 
-def stems(package):
-    return {p.stem for p in Path(next(iter(importlib.import_module(package).__path__))).glob("[!_]*.py")}
+def stems(package, *below):
+    folder = Path(next(iter(importlib.import_module(package).__path__)))
+    return {file.stem for file in folder.joinpath(*below).glob("[!_]*.py")}
 
 
-KERNELS = sorted(stems("nlattn.kernels") & stems("nlattn.backends.numba_cpu"))
+KERNELS = sorted(stems("nlattn.kernels") & stems("nlattn.backends", "numba_cpu"))
 rng = np.random.default_rng(0)
 
 

@@ -3,8 +3,12 @@
 import math
 import numbers
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
+from array_api_compat import array_namespace
+
+from nlattn.kernels.over_matrices import over_matrices
 from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.methods.arguments import check_budget, prepare, refuse_causal
 from nlattn.methods.exact import attend
@@ -162,27 +166,45 @@ def _prepare(
         replace(problem, query=xp.astype(q_few, problem.query.dtype, copy=False), start=xp.zeros_like(edge), stop=edge)
     ).out
 
-    # Core, in float64: rows and columns of unused landmarks vanish.
-    e = problem.query.shape[3]
-    scores = problem.scale * (
-        xp.reshape(xp.astype(q_few, xp.float64), (b, g, h // g, landmarks, e))
-        @ xp.matrix_transpose(xp.astype(k_few, xp.float64))[:, :, None, :, :]
+    # The core and what it joins, in float64, for each head by itself.
+    def per_head(array: Any) -> Any:
+        own = array.shape[2:]
+        wide = xp.broadcast_to(xp.reshape(array, (b, g, 1, *own)), (b, g, h // g, *own))
+        return xp.reshape(wide, (b, h, *own))
+
+    joined, rank = over_matrices(
+        q_few,
+        per_head(k_few),
+        q_used,
+        per_head(k_used),
+        right,
+        function=partial(_join, scale=problem.scale, rcond=None if pinv == "iter" else rcond, iterations=iterations),
     )
-    scores = xp.reshape(xp.where(k_used[:, :, None, None, :], scores, -xp.inf), (b, h, landmarks, landmarks))
+    bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
+    return _State(k_few, joined, bias, rank)
+
+
+def _join(
+    q: Any, k: Any, q_used: Any, k_used: Any, right: Any, *, scale: float, rcond: float | None, iterations: int
+) -> tuple[Any, Any]:
+    """pinv(softmax(scale q k^T)) @ right without rows and columns of unused landmarks, and the rank."""
+    xp = array_namespace(q, k)
+    scores = scale * (xp.astype(q, xp.float64) @ xp.matrix_transpose(xp.astype(k, xp.float64)))
+    scores = xp.where(k_used[..., None, :], scores, -xp.inf)
     top = xp.max(scores, axis=-1, keepdims=True)
     core = xp.exp(scores - xp.where(top == -xp.inf, xp.zeros_like(top), top))
     total = xp.sum(core, axis=-1, keepdims=True)
     core = core / xp.where(total == 0, xp.ones_like(total), total)
     core = xp.where(q_used[..., None], core, xp.zeros_like(core))
-    right = xp.astype(right, xp.float64)
-    right = xp.where(q_used[..., None], right, xp.zeros_like(right))
-    if pinv == "svd":
-        joined, rank = solve_truncated(core, right, rcond)
+    wide = xp.astype(right, xp.float64)
+    wide = xp.where(q_used[..., None], wide, xp.zeros_like(wide))
+    if rcond is not None:
+        joined, rank = solve_truncated(core, wide, rcond)
     else:
-        joined = xp.astype(iterated_inverse(xp.astype(core, dtype), iterations), xp.float64) @ right
+        inverse = iterated_inverse(xp.astype(core, right.dtype), iterations)
+        joined = xp.astype(inverse, xp.float64) @ wide
         rank = xp.sum(xp.astype(q_used, xp.int64), axis=-1)
-    bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
-    return _State(k_few, xp.astype(joined, dtype), bias, rank)
+    return xp.astype(joined, right.dtype), rank
 
 
 def _apply(state: _State, rows: Problem) -> Partial:
