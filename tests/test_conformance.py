@@ -1,5 +1,7 @@
 """The conformance suite over all methods, some of their options, and all backends."""
 
+import importlib
+import importlib.util
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -27,6 +29,19 @@ def _params() -> list[Any]:
         for name, method in {**METHODS, **VARIANTS}.items()
         for case in cases([method])
     ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_torch_thread():
+    """Threads do not pay for arrays this small, and on a busy machine they wait for each other."""
+    if importlib.util.find_spec("torch") is None:
+        yield
+        return
+    torch = importlib.import_module("torch")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize(("check", "method", "backend"), _params())

@@ -165,3 +165,24 @@ def test_real_files_keep_the_tolerance(file):
                 ratios.append(true_error(output, exact) / rtol)
     assert np.mean(np.array(ratios) > 1) <= 0.01
     assert max(ratios) <= 1.25
+
+
+def test_what_fails_every_look_becomes_exact_and_the_rest_keeps_its_certificate(small_pays, monkeypatch):
+    (q, k, v), options, _ = load("smollm2")
+    batch = [np.stack([x, x]) for x in (q, k, v)]
+    judge = search.Search._failed
+
+    def failed(self, found):
+        result = judge(self, found)
+        result[1] = [candidate is not None for candidate in self.choice[1]]
+        return result
+
+    monkeypatch.setattr(search.Search, "_failed", failed)
+    result = nlattn.attention(*batch, 0.5, rng=0, **options)
+    assert set(result.method[0]) == {"streaming"}
+    assert set(result.method[1]) == {"exact"}
+    assert 0 < result.certificate.pooled.upper[0] <= 0.8 * 0.5
+    assert result.error[1] == 0
+    verdicts = " ".join(attempt.verdict for attempt in result.tried)
+    assert "of batch element 1: budget" in verdicts
+    assert "of batch element 1: exact attention instead" in verdicts

@@ -15,7 +15,8 @@ __all__ = ["Search"]
 
 TOLERANCE = 0x746F6C65  # spawn key of the rows that are drawn here
 
-CONFIDENCE = 0.99
+# The looks of one call share the failure probability.
+CONFIDENCE, LOOKS = 0.99, 3
 PROBE_ROWS = 96
 # Rows of a check: a share of all that keeps two of them cheap, within limits; more where few rows carry the sum.
 CHECK_SHARE, CHECK_LEAST, CHECK_MOST, CHECK_MORE = 1 / 24, 96, 256, 1 / 16
@@ -62,8 +63,7 @@ class Search:
             self.tried.append(Attempt("exact", 0, None, "taken at once: too small for a search to pay"))
             return self._finish(None)
         self._choose()
-        # Two looks share the failure probability; a third follows only where heads became exact since.
-        for look in (1, 2, 3):
+        for look in range(1, LOOKS + 1):
             if self._all_exact():
                 return self._finish(None)
             sample = self._sample()
@@ -71,8 +71,12 @@ class Search:
             failed = self._failed(found)
             if not failed.any():
                 return self._finish(sample)
-            self._replace(failed, found, raise_budget=look == 1, everything=look == 3)
-        return self._finish(None)
+            self._replace(failed, found, raise_budget=look == 1, everything=look == LOOKS)
+        # In other batch elements a choice may have passed: what became exact since has no error.
+        exact = np.array([[candidate is None for candidate in row] for row in self.choice])
+        return self._finish(
+            None if self._all_exact() else sample._replace(error=np.where(exact[..., None], 0.0, sample.error))
+        )
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -172,7 +176,9 @@ class Search:
         else:
             baseline = squares(xp, uniform_rows(sample.rows), sample.exact)
             largest = output_range(self.problem, output)
-        return certificate(self.problem, RowErrors(sample.error, exact, baseline), largest, 1 - (1 - CONFIDENCE) / 2)
+        return certificate(
+            self.problem, RowErrors(sample.error, exact, baseline), largest, 1 - (1 - CONFIDENCE) / LOOKS
+        )
 
     def _failed(self, found: Certificate) -> Any:
         """The heads (B, H) that keep the criterion from being met."""
