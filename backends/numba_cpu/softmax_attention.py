@@ -45,16 +45,20 @@ def softmax_attention(
         _expanded(mask, np.dtype(np.bool_), (b, h, length, s)),
         _expanded(bias, dtype, (b, h, length, s)),
     )
-    # From the shape alone: the result must not depend on the number of threads.
-    rows = ROWS
-    while rows > 64 and b * h * -(-length // rows) < 16:
+    # Enough blocks to share out, and no tile much wider than the intervals. The number of threads has no part in it:
+    # results must not depend on it.
+    width = int(np.max(arrays[4] - arrays[3]))
+    rows, keys = ROWS, KEYS
+    while rows > 64 and (b * h * -(-length // rows) < 16 or rows > width // 2):
         rows //= 2
+    while keys > 64 and keys > width // 4:
+        keys //= 2
     blocks = b * h * -(-length // rows)
-    options = (mask is not None, bias is not None, dtype.type(scale), GEMM_ADDRESS[dtype.name], rows)
+    options = (mask is not None, bias is not None, dtype.type(scale), GEMM_ADDRESS[dtype.name], rows, keys)
     row_blocks = _compiled(dtype.name)
 
     def task(first: int, last: int) -> None:
-        row_blocks(*arrays, *options, first, last, scratch(rows * (KEYS + query.shape[3]), dtype), out, lse)
+        row_blocks(*arrays, *options, first, last, scratch(rows * (keys + query.shape[3]), dtype), out, lse)
 
     chunk = max(1, blocks // (32 * threads()))
     run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
@@ -80,7 +84,7 @@ def _compiled(dtype: str) -> Any:
         types.boolean,
         types.boolean,
         number,
-        *(types.int64,) * 4,
+        *(types.int64,) * 5,
         types.Array(number, 1, "C"),
         types.Array(number, 4, "C"),
         types.Array(number, 3, "C"),
@@ -89,7 +93,24 @@ def _compiled(dtype: str) -> Any:
 
 
 def _row_blocks(  # type: ignore[no-untyped-def]
-    query, key, value, start, stop, mask, bias, has_mask, has_bias, scale, address, rows, first, last, buffer, out, lse
+    query,
+    key,
+    value,
+    start,
+    stop,
+    mask,
+    bias,
+    has_mask,
+    has_bias,
+    scale,
+    address,
+    rows,
+    keys,
+    first,
+    last,
+    buffer,
+    out,
+    lse,
 ):
     """Compute the row blocks `first` to `last`, which count down from the last rows, the longest of a causal call."""
     n_batch, n_heads, length, e = query.shape
@@ -103,7 +124,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
     least = number(np.finfo(query.dtype).min)
     top = np.empty(rows, query.dtype)
     total = np.empty(rows, query.dtype)
-    scaled = buffer[rows * KEYS : rows * (KEYS + e)].reshape(rows, e)
+    scaled = buffer[rows * keys : rows * (keys + e)].reshape(rows, e)
     for block in range(first, last):
         b = block % n_batch
         h = block // n_batch % n_heads
@@ -122,8 +143,8 @@ def _row_blocks(  # type: ignore[no-untyped-def]
             if start[b, h, i0 + r] < stop[b, h, i0 + r]:
                 lo = min(lo, start[b, h, i0 + r])
                 hi = max(hi, stop[b, h, i0 + r])
-        for j0 in range(lo, hi, KEYS):
-            n_keys = min(KEYS, hi - j0)
+        for j0 in range(lo, hi, keys):
+            n_keys = min(keys, hi - j0)
             r0, r1 = n, 0
             for r in range(n):
                 if start[b, h, i0 + r] < j0 + n_keys and stop[b, h, i0 + r] > max(j0, start[b, h, i0 + r]):
