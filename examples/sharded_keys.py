@@ -19,7 +19,7 @@ def main(workers: int = 4) -> None:
 
     def work(shard: slice) -> nlattn.Partial:
         keys, values = sample.key[:, shard], sample.value[:, shard]
-        return nlattn.Partial(*nlattn.exact_attention(sample.query, keys, values, scale=sample.scale, return_lse=True))
+        return nlattn.exact_attention(sample.query, keys, values, scale=sample.scale, return_lse=True)
 
     with ThreadPoolExecutor(workers) as pool:
         parts = list(pool.map(work, shards))

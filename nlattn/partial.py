@@ -39,8 +39,8 @@ def merge_partials(*parts: Partial) -> Partial:
     >>> import numpy as np, nlattn
     >>> rng = np.random.default_rng(0)
     >>> q, k, v = (rng.standard_normal((8, 4)) for _ in range(3))
-    >>> left = nlattn.Partial(*nlattn.exact_attention(q, k[:3], v[:3], return_lse=True))
-    >>> right = nlattn.Partial(*nlattn.exact_attention(q, k[3:], v[3:], return_lse=True))
+    >>> left = nlattn.exact_attention(q, k[:3], v[:3], return_lse=True)
+    >>> right = nlattn.exact_attention(q, k[3:], v[3:], return_lse=True)
     >>> bool(np.allclose(nlattn.merge_partials(left, right).out, nlattn.exact_attention(q, k, v)))
     True
     """

@@ -22,8 +22,12 @@ def private(rng: Any, key: int) -> np.random.Generator:
 
 
 def _generator(rng: Any) -> np.random.Generator:
-    if isinstance(rng, np.random.Generator | np.random.SeedSequence):
-        return np.random.default_rng(rng)
+    if isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, np.random.SeedSequence):
+        # A copy: spawning from the caller's would make his next call another one.
+        seed = np.random.SeedSequence(rng.entropy, spawn_key=rng.spawn_key, pool_size=rng.pool_size)
+        return np.random.default_rng(seed)
     return np.random.default_rng(_seed(rng))
 
 

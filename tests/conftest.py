@@ -31,7 +31,7 @@ def run_python(tmp_path):
             check=False,
             cwd=tmp_path,
             env=os.environ | environment,
-            timeout=300,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout

@@ -84,6 +84,10 @@ def test_masks_and_baseline(kind):
     output = rng.standard_normal((2, 4, 40, 3))
     exact = dense_attention(q, k, v, mask, is_causal=True)[0]
     baseline = dense_attention(q, k, v, seen, is_causal=True, scale=0.0)[0]
+    some = nlattn.certify(output, q, k, v, rows=25, attn_mask=mask, is_causal=True, rng=0)
+    norms = np.linalg.norm(output - exact, axis=-1)
+    assert all(np.isin(np.round(a, 9), np.round(b, 9)).all() for a, b in zip(some.row_norms, norms, strict=True))
+    assert some.row_norms.shape == (2, 4, 25)
     found = nlattn.certify(output, q, k, v, rows=40, attn_mask=mask, is_causal=True)
     np.testing.assert_allclose(found.error, relative(output - exact, exact, (2, 3)), rtol=1e-8)
     np.testing.assert_allclose(found.baseline, relative(baseline - exact, exact, (2, 3)), rtol=1e-8)
@@ -117,7 +121,7 @@ def test_text_tells_bounds_from_estimates(sample):
     qkv, options, output, *_ = sample
     text = str(nlattn.certify(output, *qkv, rng=0, **options))
     assert text.count("(estimates)") == text.count("(bound)") == 2
-    assert "256 rows of each head, at 99%" in text
+    assert "256 rows of each head, at 99 %" in text
 
 
 def test_zero_reference():
@@ -146,6 +150,41 @@ def test_torch_and_float16():
     assert isinstance(found.error, np.ndarray)
     np.testing.assert_allclose(found.error, desired.error, rtol=1e-9)
     np.testing.assert_allclose(found.upper, desired.upper, rtol=1e-9)
+
+
+def test_nan_in_the_output():
+    rng = np.random.default_rng(0)
+    q, k, v, output = (rng.standard_normal((2, 300, 4)) for _ in range(4))
+    output[1, 7] = np.nan
+    with pytest.raises(ValueError, match="output contains NaN or inf"):
+        nlattn.certify(output, q, k, v)
+    found = nlattn.certify(output, q, k, v, rows=300, check_finite=False)
+    assert np.isfinite(found.error[0])
+    assert found.error[1] == found.upper[1] == found.pooled.error == np.inf
+
+
+def test_rows_are_not_the_landmarks_of_the_same_seed():
+    """The rows that certify draws are unrelated to what nystrom_attention draws from the same seed."""
+    from nlattn.guarantees.certificate import CERTIFY
+    from nlattn.guarantees.sampling import draw_rows
+    from nlattn.methods.arguments import prepare
+    from nlattn.methods.lowrank.landmarks import random_landmarks
+    from nlattn.rng import private
+
+    x = np.arange(1000.0)[None, :, None] / 1000
+    shared = []
+    for seed in range(50):
+        landmarks = random_landmarks(prepare("test", x, x, x), 100, seed)[0][0, 0, :, 0] * 1000
+        rows = draw_rows(private(seed, CERTIFY), 1, 1, 1000, 100)[0, 0]
+        shared.append(len(np.intersect1d(np.round(landmarks), rows)))
+    assert 8 < np.mean(shared) < 12  # 10 expected by chance
+
+
+def test_a_seed_sequence_can_be_used_again():
+    x = np.random.default_rng(0).standard_normal((64, 4))
+    seed = np.random.SeedSequence(3)
+    a, b = (nlattn.nystrom_attention(x, x, x, 8, selection="random", rng=seed) for _ in range(2))
+    assert np.array_equal(a, b)
 
 
 @pytest.mark.parametrize(

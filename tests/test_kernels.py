@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 
 import nlattn
+from nlattn.kernels.over_matrices import over_matrices
 from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.kernels.top_k import top_k
@@ -163,6 +165,29 @@ def test_solve_triangular_by_zero(backend):
     (x,) = both(backend, solve_triangular, a, b)
     assert x[0] == 1.0
     assert x[1] == np.inf
+
+
+@pytest.mark.parametrize("lead", [(2, 3), (1, 1), (0, 3)])
+def test_over_matrices(backend, lead):
+    """One matrix at a time or all at once: results of any rank, in their places."""
+    a, b = rng.standard_normal((*lead, 4, 4)), rng.standard_normal((*lead, 4, 2))
+
+    def function(a, b):
+        xp = array_namespace(a)
+        return a @ b, xp.sum(a, axis=-1), xp.argmax(xp.sum(b, axis=-1), axis=-1)
+
+    product, sums, index = both(backend, over_matrices, a, b, function=function)
+    assert_close(product, a @ b, rtol=1e-12, atol=1e-14)
+    assert_close(sums, a.sum(-1), rtol=1e-12, atol=1e-14)
+    assert np.array_equal(index, b.sum(-1).argmax(-1))
+
+
+def test_over_matrices_raises(backend):
+    def function(a):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        over_matrices(backend.array(np.ones((2, 3, 4, 4))), function=function)
 
 
 def test_compiled_versions_do_run():

@@ -44,6 +44,20 @@ def test_quantile_bound_fails_no_more_often_than_stated(population):
     assert np.median(ratios) < 4  # not vacuous
 
 
+def test_pooled_quantile_of_unequal_strata():
+    """All that is above the quantile may lie in one stratum."""
+    rng = np.random.default_rng(5)
+    values = rng.random((4, 3000))
+    values[0, :600] += 1  # 5 % of all, 20 % of the first stratum
+    truth = np.sort(values.ravel())[int(np.ceil(0.95 * values.size)) - 1]
+    k = order_statistic(4 * 64, 0.95, DELTA)
+    failures = 0
+    for _ in range(TRIALS):
+        sample = np.concatenate([rng.choice(row, 64, replace=False) for row in values])
+        failures += np.sort(sample)[4 * 64 - k] < truth
+    assert failures <= allowed(DELTA, TRIALS)
+
+
 @pytest.mark.parametrize("bad", [0.002, 0.02, 0.3])
 @pytest.mark.parametrize("population", [500, 10_000])
 def test_mean_bound_fails_no_more_often_than_stated(bad, population):

@@ -148,23 +148,70 @@ def test_refusals(options, sentence):
         nlattn.attention(x, x, x, **options)
 
 
+FILES = sorted(file.stem for file in SHARED.glob("*_n*.npz")) if SHARED.exists() else []
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared/qkv")
-@pytest.mark.parametrize("file", ["smollm2_kjv_n2048", "smollm2_kjv_n8192_kv1"])
-def test_real_files_keep_the_tolerance(file):
+@pytest.mark.skipif(not FILES, reason="needs ../shared/qkv")
+@pytest.mark.parametrize("file", [name for name in FILES if "weights" not in name])
+def test_real_files_keep_the_tolerance(file, small_pays):
     """At most 1 % of the calls above rtol, none above 1.25 rtol."""
     with np.load(SHARED / f"{file}.npz") as z:
         layers = [tuple(z[x][i].astype("f4") for x in "qkv") for i in range(len(z["layers"]))]
         options = {"scale": float(z["scale"]), "is_causal": bool(z["causal"])}
+    long = layers[0][0].shape[1] > 10_000
     ratios = []
     for qkv in layers:
         exact = nlattn.exact_attention(*qkv, **options).astype(float)
-        for rtol in (0.3, 0.1, 0.03, 0.01):
-            for seed in range(5):
+        for rtol in (0.3, 0.1) if long else (0.3, 0.1, 0.03, 0.01):
+            for seed in range(3 if long else 20):
                 output = nlattn.attention(*qkv, rtol, rng=seed, **options).output
                 ratios.append(true_error(output, exact) / rtol)
-    assert np.mean(np.array(ratios) > 1) <= 0.01
+    assert np.sum(np.array(ratios) > 1) <= 0.01 * len(ratios)
     assert max(ratios) <= 1.25
+
+
+@pytest.mark.parametrize("per_head", [False, True])
+def test_nan_is_never_accepted(small_pays, per_head):
+    (q, k, v), options, _ = load("smollm2")
+    q = q.copy()
+    q[0, 700:712] = np.nan
+    for seed in range(4):
+        result = nlattn.attention(q, k, v, 0.5, per_head=per_head, rng=seed, check_finite=False, **options)
+        approximate = result.method != "exact"
+        errors = np.broadcast_to(result.error, approximate.shape)
+        assert not np.any(approximate & ~(errors <= 0.5))
+
+
+def test_the_output_is_the_one_that_was_checked(small_pays):
+    """Heads of a group with masks of their own, which choose differently: prepared together, computed together."""
+    rng = np.random.default_rng(0)
+    n = 1024
+    q, k, v = rng.standard_normal((2, n, 8)), rng.standard_normal((1, n, 8)), rng.standard_normal((1, n, 4))
+    mask = np.stack([np.arange(n) < 900, np.arange(n) >= 100])[:, None, :]
+    from nlattn.methods.arguments import prepare
+
+    problem = prepare("test", q.astype("f4"), k.astype("f4"), v.astype("f4"), attn_mask=mask, masks="keys")
+    found = search.Search(problem, 0.3, "frobenius", False, True, 0)
+    (candidate, *_), _ = candidates.find_candidates(problem, True)
+    assert candidate.record.name == "nystrom"
+    found.choice = [[candidate, None]]
+    rows = candidate.apply(found._state(candidate), problem)
+    np.testing.assert_allclose(found._compute()[0, 0, 16:-16], rows[0, 0, 16:-16], rtol=1e-5, atol=1e-6)
+
+
+def test_heads_that_passed_stay(small_pays, monkeypatch):
+    """With a tolerance for each head, one that fails at the last look leaves the others alone."""
+    qkv, options, _ = load("smollm2")
+
+    def failed(self, sample, found):
+        result = np.zeros((1, 3), dtype=bool)
+        result[0, 1] = self.choice[0][1] is not None
+        return result
+
+    monkeypatch.setattr(search.Search, "_failed", failed)
+    result = nlattn.attention(*qkv, 0.5, per_head=True, rng=0, **options)
+    assert result.method.tolist() == ["streaming", "exact", "streaming"]
 
 
 def test_what_fails_every_look_becomes_exact_and_the_rest_keeps_its_certificate(small_pays, monkeypatch):
@@ -172,8 +219,8 @@ def test_what_fails_every_look_becomes_exact_and_the_rest_keeps_its_certificate(
     batch = [np.stack([x, x]) for x in (q, k, v)]
     judge = search.Search._failed
 
-    def failed(self, found):
-        result = judge(self, found)
+    def failed(self, sample, found):
+        result = judge(self, sample, found)
         result[1] = [candidate is not None for candidate in self.choice[1]]
         return result
 

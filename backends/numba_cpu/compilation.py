@@ -1,5 +1,6 @@
 """Compilation with a cache that notices changes in the modules that a kernel is made of."""
 
+import warnings
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -7,6 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from numba import njit
+
+from nlattn.errors import PerformanceWarning
 
 __all__ = ["compiled"]
 
@@ -18,4 +21,8 @@ def compiled(function: Callable[..., Any], signature: Any, *parts: ModuleType) -
     """
     stamp = zlib.crc32(b"".join(Path(str(part.__file__)).read_bytes() for part in parts))
     function.__qualname__ = f"{function.__name__}_{stamp:08x}"
-    return njit(signature, nogil=True, cache=True)(function)
+    try:
+        return njit(signature, nogil=True, cache=True)(function)
+    except RuntimeError as error:  # no folder to cache in can be written to
+        warnings.warn(f"{error}: compiled anew in each process; set NUMBA_CACHE_DIR", PerformanceWarning, stacklevel=2)
+        return njit(signature, nogil=True)(function)

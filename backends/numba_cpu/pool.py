@@ -5,6 +5,7 @@ the omp layer kills forked children.
 """
 
 import contextlib
+import contextvars
 import ctypes
 import itertools
 import os
@@ -48,14 +49,17 @@ def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
     helpers = min(threads(), len(tasks)) - 1
     if getattr(_state, "inside", False):
         helpers = 0
-    counter = itertools.count()
+    counter, stop = itertools.count(), threading.Event()
 
     def work() -> None:
         outer = getattr(_state, "inside", False)
         _state.inside = True
         try:
-            while (i := next(counter)) < len(tasks):
+            while not stop.is_set() and (i := next(counter)) < len(tasks):
                 task(*tasks[i])
+        except BaseException:
+            stop.set()
+            raise
         finally:
             _state.inside = outer
 
@@ -63,8 +67,10 @@ def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
     futures = []
     try:
         if helpers:
+            executor = _executor()
             _spread()
-        futures = [_executor().submit(work) for _ in range(helpers)]
+            # The helpers see the caller's context variables, such as the backend and the floating-point error state.
+            futures = [executor.submit(contextvars.copy_context().run, work) for _ in range(helpers)]
         work()
         for future in futures:
             # A helper that has not begun is not needed: the tasks are all taken.
@@ -138,9 +144,10 @@ def _after_fork() -> None:
     global _pool, _lock, _blas_users, _blas_limit, _placed
     _pool, _lock, _state.inside = None, threading.Lock(), False
     _placed = None
-    if _blas_users:
+    _helpers.clear()
+    if _blas_limit is not None:
         _blas_limit.restore_original_limits()
-        _blas_users, _blas_limit = 0, None
+    _blas_users, _blas_limit = 0, None
 
 
 if hasattr(os, "register_at_fork"):

@@ -9,7 +9,7 @@ import numpy as np
 from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, take_rows, to_host
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
 from nlattn.methods.arguments import check_budget, prepare
-from nlattn.methods.problem import Problem
+from nlattn.methods.problem import Problem, all_finite
 from nlattn.rng import private
 
 __all__ = ["CERTIFY", "Certificate", "certify"]
@@ -79,11 +79,11 @@ class Certificate:
         def numbers(values: Any) -> str:
             return np.array2string(np.asarray(values), precision=3, separator=", ", threshold=12)
 
-        within = self.quantile(0.95) / np.where(self.norm > 0, self.norm, 1)
-        looked_at = "all rows" if self.exact else f"{self.rows} rows of each head, at {self.confidence:.0%}"
+        looked_at = "all rows" if self.exact else f"{self.rows} rows of each head, at {100 * self.confidence:.4g} %"
         text = (
             f"relative Frobenius error {numbers(self.error)}, at most {numbers(self.upper)} (estimates)\n"
-            f"95 % of the row errors within {numbers(within)} of the rms row norm (bound)\n"
+            f"95 % of the row errors at most {numbers(self.quantile(0.95))} (bound)\n"
+            f"rms row norm {numbers(self.norm)}\n"
             f"uniform baseline {numbers(self.baseline)}; from {looked_at}"
         )
         return text if self.pooled is None else f"all heads\n{self.pooled}\neach head\n{text}"
@@ -168,6 +168,8 @@ def certify(
         check_finite=check_finite,
     )
     output = _check_output(problem, output)
+    if check_finite and not all_finite(problem.xp, output):
+        raise ValueError("output contains NaN or inf; pass check_finite=False to have it reported as an infinite error")
     b, h, _, length, _ = problem.shape
     index = np.sort(draw_rows(private(rng, CERTIFY), b, h, length, rows), axis=-1)
     taken = problem.xp.asarray(index[..., None], device=array_api_compat.device(output))
@@ -175,6 +177,7 @@ def certify(
     return certificate(problem, errors, output_range(problem, output), confidence)
 
 
+@np.errstate(invalid="ignore", over="ignore")  # infinite errors, of a NaN that was let through
 def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: float) -> Certificate:
     """The certificate that follows from the errors of sampled rows; `largest` (B, H) bounds all row errors."""
     b, h, _, length, _ = problem.shape
@@ -244,9 +247,10 @@ def _box(problem: Problem) -> tuple[Any, Any]:
 
 
 def _ratio(top: Any, bottom: Any) -> Any:
-    """sqrt(top / bottom); 0 / 0 is 0."""
-    safe = np.where(bottom > 0, bottom, 1)
-    return np.where(bottom > 0, np.sqrt(top / safe), np.where(top > 0, np.inf, 0.0))
+    """sqrt(top / bottom); 0 / 0 is 0, and inf where either is not finite."""
+    usable = (bottom > 0) & np.isfinite(top) & np.isfinite(bottom)
+    ratio = np.sqrt(np.where(usable, top, 0) / np.where(usable, bottom, 1))
+    return np.where(usable | ((top == 0) & (bottom == 0)), ratio, np.inf)
 
 
 def _check_output(problem: Problem, output: Any) -> Any:

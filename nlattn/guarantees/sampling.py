@@ -24,7 +24,7 @@ class RowErrors(NamedTuple):
 
 
 def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows: int) -> Any:
-    """Row indices (B, H, min(rows, L)), for each batch element and head without replacement, in random order."""
+    """Row indices (B, H, min(rows, L)): without replacement in random order, or all of them in order."""
     if rows >= length:
         return np.broadcast_to(np.arange(length), (b, h, length))
     drawn = [generator.choice(length, rows, replace=False) for _ in range(b * h)]
@@ -54,35 +54,8 @@ def exact_rows(rows: Problem, *, double: bool = True) -> Any:
 
 def uniform_rows(rows: Problem) -> Any:
     """The uniform baseline: the mean of the values that each row may see."""
-    xp = rows.xp
-    b, h, g, length, s = rows.shape
-    general = any(array is not None and array.shape[2] > 1 for array in (rows.mask, rows.bias))
-    if general:
-        mask = rows.mask if rows.bias is None else rows.bias != -xp.inf
-        return softmax_attention(rows.query, rows.key, rows.value, rows.start, rows.stop, scale=0.0, mask=mask)[0]
-    # Differences of running sums over the visible keys.
-    seen = rows.key_mask()
-    value = xp.astype(rows.value, xp.float64)
-    weight = xp.ones((b, g, 1, s), dtype=xp.float64, device=array_api_compat.device(value))
-    value = xp.broadcast_to(value[:, :, None, :, :], (b, g, 1, *value.shape[2:]))
-    if seen is not None:
-        per_head = seen.shape[1] > 1
-        seen = xp.reshape(seen, (seen.shape[0], g if per_head else 1, h // g if per_head else 1, s))
-        weight = xp.where(seen, weight, xp.zeros_like(weight))
-        value = xp.where(seen[..., None], value, xp.zeros_like(value))
-    ends = [xp.reshape(edge, (b, g, h // g, length)) for edge in (rows.start, rows.stop)]
-
-    def between(x: Any) -> Any:
-        total = xp.cumulative_sum(x, axis=3, include_initial=True)
-        wide = xp.broadcast_to(total, (b, g, h // g, *total.shape[3:]))
-        at = [end if total.ndim == 4 else end[..., None] for end in ends]
-        low, high = (xp.take_along_axis(wide, i, axis=3) for i in at)
-        return high - low
-
-    count = xp.astype(ends[1] - ends[0], xp.float64) if seen is None else between(weight)
-    mean = between(value) / xp.clip(count, 1.0, None)[..., None]
-    mean = xp.where(count[..., None] > 0, mean, xp.zeros_like(mean))
-    return xp.reshape(mean, (b, h, length, rows.value.shape[3]))
+    mask = rows.mask if rows.bias is None else rows.bias != -rows.xp.inf
+    return softmax_attention(rows.query, rows.key, rows.value, rows.start, rows.stop, scale=0.0, mask=mask)[0]
 
 
 def to_host(xp: Any, array: Any) -> Any:
@@ -98,4 +71,5 @@ def squares(xp: Any, array: Any, exact: Any) -> Any:
     """Squared norms of the rows of array - exact, or of exact, on the host in float64."""
     difference = exact if array is None else xp.astype(array, exact.dtype, copy=False) - exact
     difference = xp.astype(difference, xp.float64, copy=False)
-    return to_host(xp, xp.sum(difference * difference, axis=-1))
+    found = to_host(xp, xp.sum(difference * difference, axis=-1))
+    return np.where(np.isnan(found), np.inf, found)

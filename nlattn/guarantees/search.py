@@ -1,5 +1,6 @@
 """The search behind attention to a tolerance: probe, choose, check, replace."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ __all__ = ["Search"]
 
 TOLERANCE = 0x746F6C65  # spawn key of the rows that are drawn here
 
-# The looks of one call share the failure probability.
+# The looks at one batch element (or head), and the sizes that the sample of a look may have, share the failure
+# probability.
 CONFIDENCE, LOOKS = 0.99, 3
 PROBE_ROWS = 96
 # Rows of a check: a share of all that keeps two of them cheap, within limits; more where few rows carry the sum.
@@ -26,8 +28,8 @@ ACCEPT = 0.8
 # The first and last rows are computed exactly: their windows are cut off, and they are the likeliest outliers, too few
 # for a sample to meet (measured: one row of 1500 carried 97 % of the squared error of a head).
 EDGE = 16
-# Below this many scores, exact attention costs less than finding out whether something else would do.
-SMALL = 1 << 24
+# Below this many scores (some 60 ms on two cores) exact attention is not worth a search: that takes about 10 ms.
+SMALL = 40_000_000
 
 
 class Sample(NamedTuple):
@@ -54,9 +56,13 @@ class Search:
         self.tried: list[Attempt] = []
         self.candidates: list[Candidate] = []
         self.states: dict[Candidate, Any] = {}
-        b, h, *_ = problem.shape
+        b, h, _, length, _ = problem.shape
+        self.least = int(np.clip(length * CHECK_SHARE, CHECK_LEAST, CHECK_MOST))
+        self.most = min(max(self.least, int(length * CHECK_MORE)), length)
+        self.sizes = 1 if criterion == "rows" else 1 + math.ceil(math.log2(max(1, self.most / self.least)))
         self.choice: list[list[Candidate | None]] = [[None] * h for _ in range(b)]
 
+    @np.errstate(invalid="ignore", over="ignore")  # infinite errors, of a NaN that was let through
     def run(self) -> Certificate | None:
         """Set `output`, `choice` and `tried`; return the certificate, None where all heads are exact."""
         if count_scores(self.problem) < SMALL or self.problem.query.shape[2] < 8 * EDGE:
@@ -66,9 +72,7 @@ class Search:
         for look in range(1, LOOKS + 1):
             if self._all_exact():
                 return self._finish(None)
-            sample = self._sample()
-            found = self._certificate(sample, None)
-            failed = self._failed(found)
+            sample, failed, found = self._look()
             if not failed.any():
                 return self._finish(sample)
             self._replace(failed, found, raise_budget=look == 1, everything=look == LOOKS)
@@ -131,21 +135,26 @@ class Search:
 
     # -- checking -------------------------------------------------------------------------------------------------
 
-    def _sample(self) -> Sample:
-        """Errors of the present choice on fresh rows; more of them where few carry the sum."""
+    def _look(self) -> tuple[Sample, Any, Certificate]:
+        """Check the present choice on fresh rows: the rows, the heads that failed, and the certificate.
+
+        What passes is looked at again with twice the rows while few of them carry the sum.
+        """
         b, h, _, length, _ = self.problem.shape
-        least = int(np.clip(length * CHECK_SHARE, CHECK_LEAST, CHECK_MOST))
-        most = max(least, int(length * CHECK_MORE))
+        least, most = self.least, self.most
         order = draw_rows(self.rng, b, h, length, most)
         sample = self._rows(order[..., :least])
-        while (m := sample.index.shape[-1]) < min(most, length) and self._concentrated(sample.error):
+        while True:
+            found = self._certificate(sample, None)
+            failed = self._failed(sample, found)
+            m = sample.index.shape[-1]
+            if failed.any() or m >= most or self.criterion == "rows" or not self._concentrated(sample.error):
+                return sample, failed, found
             more = self._rows(order[..., m : 2 * m])
             index = np.concatenate([sample.index, more.index], axis=-1)
-            xp = self.problem.xp
-            exact = xp.concat([sample.exact, more.exact], axis=2)
+            exact = self.problem.xp.concat([sample.exact, more.exact], axis=2)
             error = np.concatenate([sample.error, more.error], axis=-1)
             sample = Sample(index, take_rows(self.problem, index), exact, error)
-        return sample
 
     def _rows(self, index: Any) -> Sample:
         index = np.sort(index, axis=-1)
@@ -180,7 +189,7 @@ class Search:
             self.problem, RowErrors(sample.error, exact, baseline), largest, 1 - (1 - CONFIDENCE) / LOOKS
         )
 
-    def _failed(self, found: Certificate) -> Any:
+    def _failed(self, sample: Sample, found: Certificate) -> Any:
         """The heads (B, H) that keep the criterion from being met."""
         b, h, *_ = self.problem.shape
         scope = self.scope(found)
@@ -192,10 +201,13 @@ class Search:
         if self.per_head:
             return failed.reshape(b, h) & approximate
         # Over all heads: those above half of their share, and the worst.
-        norm = found.norm.reshape(b, h) ** 2
-        part = found.error.reshape(b, h) ** 2 * norm
-        above = part > (0.5 * self.rtol) ** 2 * norm.mean(-1, keepdims=True)
-        return failed.reshape(b, 1) & (above | (part == part.max(-1, keepdims=True))) & approximate
+        part = sample.error.sum(-1)
+        above = part > (0.5 * self.rtol) ** 2 * squares(self.problem.xp, None, sample.exact).sum(-1).mean(
+            -1, keepdims=True
+        )
+        blamed = (above | (part == part.max(-1, keepdims=True))) & approximate
+        blamed = np.where(blamed.any(-1, keepdims=True), blamed, approximate)
+        return failed.reshape(b, 1) & blamed
 
     def scope(self, found: Certificate) -> Certificate:
         """The certificate of what the tolerance is for: each head, or all heads of a batch element."""
@@ -206,11 +218,12 @@ class Search:
         upper = found.upper.reshape(failed.shape)
         for i, row in enumerate(self.choice):
             for j, candidate in enumerate(row):
-                if candidate is None or not (failed[i, j] or (everything and failed[i].any())):
+                drop_all = everything and not self.per_head and failed[i].any()
+                if candidate is None or not (failed[i, j] or drop_all):
                     continue
                 larger = [c for c in self.candidates if c.record is candidate.record and c.budget > candidate.budget]
                 # A miss by far is not mended by one more step.
-                row[j] = larger[0] if raise_budget and larger and upper[i, j] < 2 * self.rtol else None
+                row[j] = larger[0] if raise_budget and larger and upper[i, j] < 1.25 * self.rtol else None
                 instead = f"budget {row[j].budget}" if row[j] else "exact attention"  # type: ignore[union-attr]
                 verdict = f"failed on fresh rows for head {j} of batch element {i}: {instead} instead"
                 self.tried.append(Attempt(candidate.record.name, candidate.budget, None, verdict))
@@ -231,14 +244,17 @@ class Search:
         if len(kinds) <= 1:
             return self._full(problem, next(iter(kinds), None))
         heads: list[Any] = [None] * (b * h)
+        masked = any(x is not None and x.shape[1] > 1 for x in (problem.mask, problem.bias))
         for i in range(b):
             for group in range(g):
                 members = range(group * (h // g), (group + 1) * (h // g))
                 for kind in {self.choice[i][j] for j in members}:
                     mine = [j for j in members if self.choice[i][j] == kind]
-                    part = self._full(problem.heads(i, mine), kind)
-                    for position, j in enumerate(mine):
-                        heads[i * h + j] = part[0, position, ...]
+                    # What is prepared for a group depends on the masks of all its heads.
+                    run = list(members) if masked else mine
+                    part = self._full(problem.heads(i, run), kind)
+                    for j in mine:
+                        heads[i * h + j] = part[0, run.index(j), ...]
         return problem.xp.reshape(problem.xp.stack(heads), (b, h, *heads[0].shape))
 
     def _full(self, problem: Problem, candidate: Candidate | None) -> Any:

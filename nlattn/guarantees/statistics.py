@@ -12,16 +12,18 @@ __all__ = ["mean_bound", "order_statistic", "ratio_upper"]
 def order_statistic(rows: int, p: float, delta: float) -> int | None:
     """k such that the k-th largest of `rows` sampled values is at least the p-quantile, with probability 1 - delta.
 
-    More than k - 1 of the values exceed the quantile with probability at least 1 - delta. None where even the largest
-    does not suffice. Distribution-free; holds with and without replacement, and for equal samples of several strata,
-    since a hypergeometric or a stratified count is less spread out than the binomial (Hoeffding 1956, 1963).
+    At least k of the values reach the quantile with probability at least 1 - delta. None where even the largest does
+    not suffice. Distribution-free. It holds with and without replacement, and for equal samples of several strata: the
+    count is a sum of independent Bernoulli variables (a hypergeometric one too, Vatutin and Mikhailov 1982), and up to
+    rows (1 - p) - 1 its lower tail is at most that of the binomial of the same mean (Hoeffding 1956).
     """
     if p**rows > delta:
         return None
     k = int(stats.binom.ppf(delta, rows, 1 - p))
     while k > 0 and stats.binom.cdf(k - 1, rows, 1 - p) > delta:
         k -= 1
-    # Hoeffding's comparison of the tails needs k - 1 <= rows (1 - p) - 1.
+    # The comparison of the tails needs k - 1 <= rows (1 - p) - 1. For k = 1 it holds always: no count exceeds the
+    # quantile with probability at most p^rows, by the inequality of the means.
     return max(1, min(k, math.floor(rows * (1 - p))))
 
 

@@ -27,7 +27,7 @@ class AttentionResult:
     budget : NumPy array of int, shape (..., heads)
         Of the method's first budget argument; 0 for exact attention.
     certificate : Certificate or None
-        From rows that played no part in the choice; None where every head is exact.
+        From fresh rows, on which the choice was checked; None where every head is exact.
     tried : tuple of Attempt
     """
 
@@ -91,7 +91,8 @@ def attention(
     Notes
     -----
     The Frobenius criterion rests on an estimate: over real heads it holds in more than 99 % of the calls, but rare bad
-    rows can hide from any sample. The checks of one call share a failure probability of 1 %.
+    rows can hide from any sample. The checks of one batch element (of one head with `per_head`) share a failure
+    probability of 1 %. Where `rtol` is at least 1e-3 the sampled rows are computed in float32.
 
     Examples
     --------

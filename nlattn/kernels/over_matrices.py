@@ -23,7 +23,7 @@ def over_matrices(*arrays: Any, function: Callable[..., tuple[Any, ...]], axes: 
     Returns
     -------
     tuple of array
-        ``function(*arrays)``. Backends may call it for one matrix at a time, several at once: a single one has too little
-        to do for several threads.
+        ``function(*arrays)``. Backends may call it for one matrix at a time, several at once: a single one has too
+        little to do for several threads.
     """
     return function(*arrays)

@@ -34,7 +34,7 @@ def softmax_attention(
     key : array, shape (B, G, S, E)
         H is a multiple of G; query head h uses key head h // (H // G).
     value : array, shape (B, G, S, Ev)
-        Finite, except at keys that no row of a tile may attend to: a NaN spreads over a tile.
+        Finite at every key, masked ones included: 0 * NaN is NaN. Callers blank out what no row may see.
     start, stop : integer array, shape (B, H, L)
         Row i attends to the keys start <= j < stop; 0 <= start, stop <= S; an empty interval is legal.
     scale : float

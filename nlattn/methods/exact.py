@@ -45,7 +45,7 @@ def exact_attention(
     enable_gqa : bool, default True
         Whether `heads` may differ from `heads_kv`.
     return_lse : bool, default False
-        Also return the log-sum-exp of each row's scores, as for `Partial`.
+        Return a `Partial` instead: the output in at least float32, and the log-sum-exp of each row's scores.
     check_finite : bool, default True
         Raise for NaN or inf in a query, or in a key or value that some query may attend to. With False a NaN reaches
         just the rows that may attend to it.
@@ -55,8 +55,7 @@ def exact_attention(
     out : array, shape (..., heads, L, Ev)
         In the dtype of the input; float16 and bfloat16 are accumulated in float32. Exactly 0 for a row that may
         attend to nothing.
-    lse : array, shape (..., heads, L)
-        With `return_lse`: natural logarithm, at least float32, -inf for such a row.
+        With `return_lse` the pair (out, lse), lse of shape (..., heads, L), natural logarithm, -inf for such a row.
 
     Raises
     ------
@@ -92,7 +91,7 @@ def exact_attention(
         check_finite=check_finite,
     )
     part = attend(problem, checked=check_finite)
-    return problem.output(*part) if return_lse else problem.output(part.out)
+    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
 def attend(problem: Problem, *, checked: bool = True) -> Partial:

@@ -7,6 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.kernels.precision import accumulator
+from nlattn.partial import Partial
 
 __all__ = ["Problem", "all_finite", "checked_finite", "decided", "visible_keys"]
 
@@ -45,16 +46,18 @@ class Problem:
         """The dtype in which sums are formed: float64 for float64, float32 for all others."""
         return accumulator(self.xp, self.query.dtype)
 
-    def output(self, out: Any, lse: Any = None) -> Any:
-        """An output (B, H, L, Ev), or the pair with its lse, in the layout and dtype of the call."""
-        lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
-        out = self.xp.reshape(self.xp.astype(out, self.query.dtype, copy=False), (*lead, *out.shape[2:]))
-        return out if lse is None else (out, self.xp.reshape(lse, (*lead, lse.shape[2])))
+    def output(self, out: Any) -> Any:
+        """An output (B, H, L, Ev) in the layout and dtype of the call."""
+        return self.per_head(self.xp.astype(out, self.query.dtype, copy=False))
 
-    def per_head(self, statistic: Any) -> Any:
-        """A statistic (B, H, ...), of any array library, in the layout (..., heads, ...) of the call."""
+    def partial(self, part: Partial) -> Partial:
+        """A partial in the layout of the call; its output stays in the accumulator, to be merged without rounding."""
+        return Partial(self.per_head(part.out), self.per_head(part.lse))
+
+    def per_head(self, array: Any) -> Any:
+        """An array (B, H, ...), of any library, in the layout (..., heads, ...) of the call."""
         lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
-        return array_namespace(statistic).reshape(statistic, (*lead, *statistic.shape[2:]))
+        return array_namespace(array).reshape(array, (*lead, *array.shape[2:]))
 
     def rows(self, index: Any) -> "Problem":
         """The same problem for the query rows `index`, an integer array (B, H, m)."""

@@ -12,7 +12,7 @@ from nlattn.testing.suite import Subject, check
 __all__ = ["check_memory"]
 
 
-SIZES = (2048, 4096, 8192)
+SIZES = (2048, 4096, 8192, 16384)
 
 
 def _peak(subject: Subject, arrays: list[Any], options: dict[str, Any]) -> int:

@@ -115,7 +115,11 @@ def nystrom_attention(
     )
     state = _prepare(problem, landmarks, selection=selection, pinv=pinv, rcond=rcond, iterations=iterations, rng=rng)
     out = problem.output(_apply(state, problem).out)
-    return (out, problem.per_head(state.rank)) if return_rank else out
+    if not return_rank:
+        return out
+    b, h, _, length, s = problem.shape
+    full = problem.xp.full((b, h), min(length, s), dtype=problem.xp.int64, device=problem.start.device)
+    return out, problem.per_head(full if state is None else state.rank)
 
 
 class _State(NamedTuple):
@@ -136,7 +140,8 @@ def _prepare(
     rcond: float = 1e-3,
     iterations: int = 6,
     rng: Any = None,
-) -> _State:
+) -> _State | None:
+    """None where the landmarks are all tokens: exact attention."""
     xp = problem.xp
     b, h, g, length, s = problem.shape
     children(rng, 0)  # an rng that is not needed must still be one
@@ -154,8 +159,7 @@ def _prepare(
             "rounding errors grow by 3.25 each; use pinv='svd'"
         )
     if landmarks >= min(length, s):
-        rank = xp.full((b, h), min(length, s), dtype=xp.int64, device=problem.start.device)
-        return _State(problem.key, problem.value, problem.bias, rank)
+        return None
     q, q_used, k, k_used = SELECTIONS[selection](problem, landmarks, rng)
     dtype = problem.accumulator
     q_few, k_few = xp.astype(q, dtype, copy=False), xp.astype(k, dtype, copy=False)
@@ -207,10 +211,10 @@ def _join(
     return xp.astype(joined, right.dtype), rank
 
 
-def _apply(state: _State, rows: Problem) -> Partial:
-    xp = rows.xp
-    if state.key is rows.key:  # landmarks >= min(L, S)
+def _apply(state: _State | None, rows: Problem) -> Partial:
+    if state is None:
         return attend(rows)
+    xp = rows.xp
     b, h, g, length, _ = rows.shape
     _, _, landmarks, e = state.key.shape
     ev = state.value.shape[3]

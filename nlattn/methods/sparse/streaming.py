@@ -39,13 +39,11 @@ def streaming_attention(
     attn_mask, is_causal, scale, check_finite
         As for `exact_attention`.
     return_lse : bool, default False
-        Also return the log-sum-exp over the keys that were seen.
+        Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the keys that were seen.
 
     Returns
     -------
     out : array, shape (..., heads, L, Ev)
-    lse : array, shape (..., heads, L)
-        With `return_lse`.
 
     Notes
     -----
@@ -72,7 +70,7 @@ def streaming_attention(
         check_finite=check_finite,
     )
     part = _apply(_prepare(problem, window, sinks), problem, checked=check_finite)
-    return problem.output(*part) if return_lse else problem.output(part.out)
+    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
 def _prepare(problem: Problem, window: int, sinks: int) -> tuple[int, int] | None:
