@@ -78,12 +78,14 @@ class Subject:
         out, lse = result if options.get("return_lse") else (result, None)
         lead = np.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
         shape = (*lead, *query.shape[-3:-1])
-        assert_same_kind(out, q)
+        # A partial stays in the dtype in which sums are formed, to be merged without rounding.
+        xp = array_api_compat.array_namespace(q)
+        wide = xp.float64 if dtype == "float64" else xp.float32
+        assert_same_kind(out, q if lse is None else xp.astype(q, wide))
         assert tuple(out.shape) == (*shape, value.shape[-1]), f"out has shape {tuple(out.shape)} for rows {shape}"
         if lse is None:
             return to_numpy(out)
-        xp = array_api_compat.array_namespace(q)
-        assert lse.dtype == (xp.float64 if dtype == "float64" else xp.float32), f"lse has dtype {lse.dtype}"
+        assert lse.dtype == wide, f"lse has dtype {lse.dtype}"
         assert tuple(lse.shape) == shape, f"lse has shape {tuple(lse.shape)} for rows {shape}"
         return to_numpy(out), to_numpy(lse)
 
