@@ -1,7 +1,7 @@
 """How often the limits of a certificate hold: prints the table of docs/certificates.md.
 
-Run it with ``python docs/certificate_coverage.py [trials]``. A limit at 99 % should hold in 0.99 of the trials; for heavy
-tails no limit from a sample does, and the table says by how much each misses.
+Run it with ``python docs/certificate_coverage.py [trials]``. A limit at 99 % should hold in 0.99 of the trials; for
+heavy tails no limit from a sample does, and the table says by how much each misses.
 """
 
 import sys

@@ -13,8 +13,9 @@ SHARED = Path(__file__).parents[2] / "shared" / "qkv"
 
 @pytest.fixture
 def small_pays(monkeypatch):
-    """Search also where exact attention would be taken at once."""
+    """Search also where exact attention would be taken at once, or for few heads."""
     monkeypatch.setattr(search, "SMALL", 0)
+    monkeypatch.setattr(search, "SAVING", 0.0)
 
 
 def true_error(output, exact):
@@ -69,6 +70,15 @@ def test_small_input_is_exact_at_once():
     assert result.error == 0
     assert np.array_equal(result.output, nlattn.exact_attention(*qkv, **options))
     assert result.tried[0].verdict.startswith("taken at once")
+
+
+def test_few_heads_that_can_be_approximated_do_not_pay(monkeypatch):
+    monkeypatch.setattr(search, "SMALL", 0)
+    monkeypatch.setattr(search, "SAVING", 0.95)
+    qkv, options, _ = load("smollm2")
+    result = nlattn.attention(*qkv, 0.3, rng=0, **options)
+    assert set(result.method) == {"exact"}
+    assert result.tried[-1].verdict.startswith("taken for all heads")
 
 
 def test_a_method_that_cannot_is_named(small_pays):

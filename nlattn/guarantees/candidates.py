@@ -29,7 +29,7 @@ class Candidate:
     record: Method
     budget: int
     cost: float
-    """Multiplications for each head."""
+    """Multiplications over those of exact attention."""
 
     def prepare(self, problem: Problem) -> Any:
         """All that does not depend on single query rows."""
@@ -53,7 +53,7 @@ def find_candidates(problem: Problem, lookahead: bool) -> tuple[list[Candidate],
     b, h, _, length, s = problem.shape
     sizes = {"L": length, "S": s, "E": problem.query.shape[3], "Ev": problem.value.shape[3]}
     share = count_scores(problem) / (b * h * length * s)
-    dear = WORTH * share * METHODS["exact"].operations(**sizes)
+    exact = share * METHODS["exact"].operations(**sizes)
     candidates, refused = [], []
     for record in METHODS.values():
         if not record.budgets or record.probe != "rows" or not record.deterministic:
@@ -64,8 +64,8 @@ def find_candidates(problem: Problem, lookahead: bool) -> tuple[list[Candidate],
             continue
         budget = record.budgets[0]
         for amount in budget.ladder:
-            cost = record.operations(**sizes, **{budget.name: amount})
-            if cost < dear:
+            cost = record.operations(**sizes, **{budget.name: amount}) / exact
+            if cost < WORTH:
                 candidates.append(Candidate(record, amount, cost))
     return sorted(candidates, key=lambda candidate: candidate.cost), refused
 

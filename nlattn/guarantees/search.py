@@ -28,6 +28,8 @@ ACCEPT = 0.8
 # The first and last rows are computed exactly: their windows are cut off, and they are the likeliest outliers, too few
 # for a sample to meet (measured: one row of 1500 carried 97 % of the squared error of a head).
 EDGE = 16
+# Approximations that save less of the whole than this do not pay for their check.
+SAVING = 0.25
 # Below this many scores (some 60 ms on two cores) exact attention is not worth a search: that takes about 10 ms.
 SMALL = 40_000_000
 
@@ -70,6 +72,7 @@ class Search:
             return self._finish(None)
         self._choose()
         for look in range(1, LOOKS + 1):
+            self._drop_small_savings()
             if self._all_exact():
                 return self._finish(None)
             sample, failed, found = self._look()
@@ -227,6 +230,15 @@ class Search:
                 instead = f"budget {row[j].budget}" if row[j] else "exact attention"  # type: ignore[union-attr]
                 verdict = f"failed on fresh rows for head {j} of batch element {i}: {instead} instead"
                 self.tried.append(Attempt(candidate.record.name, candidate.budget, None, verdict))
+
+    def _drop_small_savings(self) -> None:
+        """Exact attention everywhere where what is left to approximate saves less than it costs to check."""
+        costs = [1.0 if candidate is None else candidate.cost for row in self.choice for candidate in row]
+        if self._all_exact() or 1 - sum(costs) / len(costs) >= SAVING:
+            return
+        self.choice = [[None] * len(row) for row in self.choice]
+        verdict = "taken for all heads: too few can be approximated for it to pay"
+        self.tried.append(Attempt("exact", 0, None, verdict))
 
     def _chosen(self) -> set[Candidate]:
         return {candidate for row in self.choice for candidate in row if candidate is not None}
