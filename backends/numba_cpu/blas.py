@@ -4,6 +4,8 @@
 takes any row stride, scales, and adds to what is there.
 """
 
+from typing import Any
+
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -34,13 +36,13 @@ def gemm(typingctx, address, transposed, m, n, k, alpha, a, lda, b, ldb, beta, c
         kinds = [i8p, i8p, i32p, i32p, i32p, fp, fp, i32p, fp, i32p, fp, fp, i32p]
         routine = builder.inttoptr(address, ir.FunctionType(ir.VoidType(), kinds).as_pointer())
 
-        def by_reference(value):  # type: ignore[no-untyped-def]
+        def by_reference(value: Any) -> Any:
             return cgutils.alloca_once_value(builder, value)
 
-        def integer(value):  # type: ignore[no-untyped-def]
+        def integer(value: Any) -> Any:
             return by_reference(builder.trunc(value, i32))
 
-        def pointer(value):  # type: ignore[no-untyped-def]
+        def pointer(value: Any) -> Any:
             return builder.inttoptr(value, fp)
 
         letters = ir.Constant(i8, ord("T")), ir.Constant(i8, ord("N"))
