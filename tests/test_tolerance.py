@@ -16,6 +16,7 @@ def small_pays(monkeypatch):
     """Search also where exact attention would be taken at once, or for few heads."""
     monkeypatch.setattr(search, "SMALL", 0)
     monkeypatch.setattr(search, "SAVING", 0.0)
+    monkeypatch.setattr(search, "SAVING_LATER", 0.0)
 
 
 def true_error(output, exact):

@@ -28,8 +28,8 @@ ACCEPT = 0.8
 # The first and last rows are computed exactly: their windows are cut off, and they are the likeliest outliers, too few
 # for a sample to meet (measured: one row of 1500 carried 97 % of the squared error of a head).
 EDGE = 16
-# Approximations that save less of the whole than this do not pay for their check.
-SAVING = 0.25
+# Approximations that save less of the whole than this do not pay for their check: the first look, and later ones.
+SAVING, SAVING_LATER = 0.25, 0.5
 # Below this many scores (some 60 ms on two cores) exact attention is not worth a search: that takes about 10 ms.
 SMALL = 40_000_000
 
@@ -72,7 +72,7 @@ class Search:
             return self._finish(None)
         self._choose()
         for look in range(1, LOOKS + 1):
-            self._drop_small_savings()
+            self._drop_small_savings(SAVING if look == 1 else SAVING_LATER)
             if self._all_exact():
                 return self._finish(None)
             sample, failed, found = self._look()
@@ -231,10 +231,10 @@ class Search:
                 verdict = f"failed on fresh rows for head {j} of batch element {i}: {instead} instead"
                 self.tried.append(Attempt(candidate.record.name, candidate.budget, None, verdict))
 
-    def _drop_small_savings(self) -> None:
+    def _drop_small_savings(self, least: float) -> None:
         """Exact attention everywhere where what is left to approximate saves less than it costs to check."""
         costs = [1.0 if candidate is None else candidate.cost for row in self.choice for candidate in row]
-        if self._all_exact() or 1 - sum(costs) / len(costs) >= SAVING:
+        if self._all_exact() or 1 - sum(costs) / len(costs) >= least:
             return
         self.choice = [[None] * len(row) for row in self.choice]
         verdict = "taken for all heads: too few can be approximated for it to pay"
