@@ -53,6 +53,15 @@ def test_each_head_keeps_the_tolerance(small_pays, rtol):
         assert result.error.shape == (3,)
 
 
+@pytest.mark.parametrize(("criterion", "statements"), [("frobenius", 3 * 2), ("rows", 3)])
+def test_looks_and_sample_sizes_share_the_failure_probability(small_pays, criterion, statements):
+    """Three looks; at 2048 rows a sample of 96 may be doubled once, up to 128, but not for the rigorous criterion."""
+    qkv, options, _ = load("smollm2")
+    found = nlattn.attention(*qkv, 0.4, criterion=criterion, rng=0, **options).certificate
+    assert found.confidence == pytest.approx(1 - 0.01 / statements)
+    assert found.rows in ((96,) if criterion == "rows" else (96, 128))
+
+
 def test_rows_criterion(small_pays):
     qkv, options, exact = load("smollm2")
     for seed in range(3):

@@ -188,9 +188,8 @@ class Search:
         else:
             baseline = squares(xp, uniform_rows(sample.rows), sample.exact)
             largest = output_range(self.problem, output)
-        return certificate(
-            self.problem, RowErrors(sample.error, exact, baseline), largest, 1 - (1 - CONFIDENCE) / LOOKS
-        )
+        confidence = 1 - (1 - CONFIDENCE) / (LOOKS * self.sizes)
+        return certificate(self.problem, RowErrors(sample.error, exact, baseline), largest, confidence)
 
     def _failed(self, sample: Sample, found: Certificate) -> Any:
         """The heads (B, H) that keep the criterion from being met."""
@@ -205,9 +204,8 @@ class Search:
             return failed.reshape(b, h) & approximate
         # Over all heads: those above half of their share, and the worst.
         part = sample.error.sum(-1)
-        above = part > (0.5 * self.rtol) ** 2 * squares(self.problem.xp, None, sample.exact).sum(-1).mean(
-            -1, keepdims=True
-        )
+        whole = squares(self.problem.xp, None, sample.exact).sum(-1).mean(-1, keepdims=True)
+        above = part > (0.5 * self.rtol) ** 2 * whole
         blamed = (above | (part == part.max(-1, keepdims=True))) & approximate
         blamed = np.where(blamed.any(-1, keepdims=True), blamed, approximate)
         return failed.reshape(b, 1) & blamed
