@@ -1,15 +1,19 @@
-"""Random numbers: the argument `rng` as in SPEC 7, and independent streams drawn from it."""
+"""Random numbers: the argument `rng` as in SPEC 7, independent streams drawn from it, and draws for any array library.
+
+Draws are made by NumPy on the host in float64, then moved and cast: one seed gives the same numbers everywhere.
+"""
 
 from typing import Any
 
+import array_api_compat
 import numpy as np
 
-__all__ = ["children", "private"]
+__all__ = ["children", "generator", "moved", "private", "standard_normal"]
 
 
 def children(rng: Any, n: int) -> list[np.random.Generator]:
     """`n` independent generators: spawned from a Generator, otherwise from the seed `rng`."""
-    return _generator(rng).spawn(n)
+    return generator(rng).spawn(n)
 
 
 def private(rng: Any, key: int) -> np.random.Generator:
@@ -21,7 +25,8 @@ def private(rng: Any, key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, key)))
 
 
-def _generator(rng: Any) -> np.random.Generator:
+def generator(rng: Any) -> np.random.Generator:
+    """The Generator that `rng` is, which advances, or one seeded by it."""
     if isinstance(rng, np.random.Generator):
         return rng
     if isinstance(rng, np.random.SeedSequence):
@@ -29,6 +34,21 @@ def _generator(rng: Any) -> np.random.Generator:
         seed = np.random.SeedSequence(rng.entropy, spawn_key=rng.spawn_key, pool_size=rng.pool_size)
         return np.random.default_rng(seed)
     return np.random.default_rng(_seed(rng))
+
+
+def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], like: Any) -> Any:
+    """Independent N(0, 1) numbers in the library, dtype and device of `like`; complex ones have E |z|^2 = 1."""
+    draws: Any = rng.standard_normal(shape)
+    if array_api_compat.array_namespace(like).isdtype(like.dtype, "complex floating"):
+        draws = (draws + 1j * rng.standard_normal(shape)) / np.sqrt(2.0)
+    return moved(draws, like, like.dtype)
+
+
+def moved(host: Any, like: Any, dtype: Any = None) -> Any:
+    """A NumPy array in the library and on the device of `like`, in `dtype`, else its own."""
+    xp = array_api_compat.array_namespace(like)
+    array = xp.asarray(np.ascontiguousarray(host), device=array_api_compat.device(like))
+    return array if dtype is None else xp.astype(array, dtype, copy=False)
 
 
 def _seed(rng: Any) -> Any:

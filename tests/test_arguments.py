@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import nlattn
-from nlattn.methods.arguments import check_budget, prepare
+from nlattn.methods.arguments import prepare
 from nlattn.methods.exact import attend
 from nlattn.methods.problem import visible_keys
 from nlattn.testing import BACKENDS, assert_close, dense_attention, to_numpy
+from nlattn.validation import check_integer
 
 FUNCTIONS = [nlattn.exact_attention, nlattn.streaming_attention, nlattn.nystrom_attention]
 
@@ -158,12 +159,12 @@ def test_budgets_and_refusals(function, change, error, sentence):
 @pytest.mark.parametrize("wrong", [2.5, "3", None, True, np.True_, np.float64(3), np.array([1, 2]), np.array(2.5), 3j])
 def test_budget_must_be_an_integer(wrong):
     with pytest.raises(TypeError, match="rank must be an integer, got"):
-        check_budget("rank", wrong)
+        check_integer("rank", wrong)
 
 
 def test_budget_may_be_any_integer():
     for right in (3, np.int8(3), np.uint64(3), np.array(3)):
-        budget = check_budget("rank", right)
+        budget = check_integer("rank", right)
         assert (budget, type(budget)) == (3, int)
 
 
@@ -270,4 +271,4 @@ def test_numpy_scalars_as_scale():
 
 
 def test_every_backend_is_a_library_of_the_registry():
-    assert {backend.library for backend in BACKENDS.values()} == set(nlattn.methods.registry.NAMESPACES)
+    assert {backend.library for backend in BACKENDS.values()} == set(nlattn.validation.NAMESPACES)

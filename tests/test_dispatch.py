@@ -208,7 +208,7 @@ except ImportError as error:
 #: Dependencies point to the same or a lower level.
 LEVELS = [
     {"errors"},
-    {"dispatch", "rng"},
+    {"dispatch", "rng", "validation"},
     {"kernels"},
     {"linalg", "sketch", "cluster", "decomp", "partial", "datasets"},
     {"methods", "models"},

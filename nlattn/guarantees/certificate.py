@@ -8,9 +8,10 @@ import numpy as np
 
 from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, take_rows, to_host
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
-from nlattn.methods.arguments import check_budget, prepare
-from nlattn.methods.problem import Problem, all_finite
+from nlattn.methods.arguments import prepare
+from nlattn.methods.problem import Problem
 from nlattn.rng import private
+from nlattn.validation import all_finite, check_integer
 
 __all__ = ["CERTIFY", "Certificate", "certify"]
 
@@ -154,7 +155,7 @@ def certify(
     >>> bool(certificate.pooled.error < certificate.pooled.upper < certificate.pooled.baseline)
     True
     """
-    rows = check_budget("rows", rows)
+    rows = check_integer("rows", rows)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence!r}")
     problem = prepare(

@@ -1,18 +1,16 @@
 """The arguments that all attention functions share, checked."""
 
 import math
-import operator
 from typing import Any, Literal
 
 import array_api_compat
 import numpy as np
-from array_api_compat import array_namespace
 
 from nlattn.kernels.precision import accumulator
-from nlattn.methods.problem import Problem, checked_finite, decided
-from nlattn.methods.registry import NAMESPACES
+from nlattn.methods.problem import Problem, checked_finite
+from nlattn.validation import decided, namespace
 
-__all__ = ["check_budget", "prepare", "refuse_causal"]
+__all__ = ["prepare", "refuse_causal"]
 
 
 def prepare(
@@ -29,7 +27,7 @@ def prepare(
     check_finite: bool = True,
 ) -> Problem:
     """Check the arguments of the attention function `name` and bring them into the layout of the kernels."""
-    xp = _namespace(query=query, key=key, value=value)
+    xp = namespace(query=query, key=key, value=value)
     _check_dtypes(xp, query=query, key=key, value=value)
     heads, heads_kv = _check_shapes(query, key, value)
     if heads != heads_kv and not enable_gqa:
@@ -65,40 +63,6 @@ def refuse_causal(name: str, is_causal: bool, instead: str) -> None:
     """Raise for a method that has no causal form."""
     if is_causal:
         raise NotImplementedError(f"{name} has no causal form: {instead}")
-
-
-def check_budget(name: str, budget: Any, *, least: int = 1) -> int:
-    """`budget` as an int of at least `least`."""
-    try:
-        number = None if isinstance(budget, bool | np.bool) else operator.index(budget)
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"{name} must be an integer, got {budget!r} of type {type(budget).__name__}")
-    if number < least:
-        raise ValueError(f"{name} must be at least {least}, got {number}")
-    return number
-
-
-def _namespace(**arrays: Any) -> Any:
-    for name, array in arrays.items():
-        if not array_api_compat.is_array_api_obj(array):
-            raise TypeError(f"{name} must be an array, got {type(array).__name__}; convert it, e.g. with numpy.asarray")
-        if hasattr(array, "mask") and hasattr(array, "filled"):
-            raise TypeError(f"{name} is a masked array, whose mask would be lost; pass the mask as attn_mask")
-    try:
-        xp = array_namespace(*arrays.values())
-    except TypeError as error:
-        kinds = ", ".join(f"{name} {type(array).__module__}" for name, array in arrays.items())
-        raise TypeError(f"query, key and value must come from one array library, got {kinds}") from error
-    library = xp.__name__.removeprefix("array_api_compat.").split(".")[0]
-    if library not in NAMESPACES:
-        raise TypeError(f"arrays of {library} are not supported, only those of {', '.join(NAMESPACES)}; convert them")
-    devices = {name: array_api_compat.device(array) for name, array in arrays.items()}
-    if len({str(device) for device in devices.values()}) > 1:
-        listed = ", ".join(f"{name} on {device}" for name, device in devices.items())
-        raise ValueError(f"query, key and value must be on one device, got {listed}; move them first")
-    return xp
 
 
 def _check_dtypes(xp: Any, **arrays: Any) -> None:

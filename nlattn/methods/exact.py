@@ -4,8 +4,9 @@ from typing import Any
 
 from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.methods.arguments import prepare
-from nlattn.methods.problem import Problem, all_finite
+from nlattn.methods.problem import Problem
 from nlattn.partial import Partial
+from nlattn.validation import all_finite
 
 __all__ = ["exact_attention"]
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.kernels.precision import accumulator
 from nlattn.partial import Partial
+from nlattn.validation import all_finite
 
-__all__ = ["Problem", "all_finite", "checked_finite", "decided", "visible_keys"]
+__all__ = ["Problem", "checked_finite", "visible_keys"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +128,6 @@ def visible_keys(problem: Problem) -> Any:
         part = xp.any(part, axis=2)
         seen = seen | xp.any(xp.reshape(part, (b, g, h // g, s)), axis=2)
     return seen
-
-
-def all_finite(xp: Any, array: Any) -> bool:
-    """Whether every element is finite, in the usual case by one sum; True for a traced array, which has no values."""
-    if xp.finfo(array.dtype).bits < 32:
-        return decided(xp.all(xp.isfinite(array)), otherwise=True)
-    with np.errstate(all="ignore"):
-        finite = xp.isfinite(xp.sum(array))
-    return decided(finite, otherwise=True) or decided(xp.all(xp.isfinite(array)), otherwise=True)
-
-
-def decided(condition: Any, *, otherwise: bool) -> bool:
-    """A 0-dimensional condition as a bool, or `otherwise` where it is traced (vmap, meta tensors) and has no value."""
-    try:
-        return bool(condition)
-    except RuntimeError:
-        return otherwise
 
 
 def checked_finite(problem: Problem) -> Problem:

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-__all__ = ["METHODS", "NAMESPACES", "Budget", "Method"]
+from nlattn.validation import NAMESPACES
 
-#: The array libraries that every method runs on unless its record says otherwise.
-NAMESPACES = ("numpy", "cupy", "torch", "array_api_strict")
+__all__ = ["METHODS", "Budget", "Method"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,13 +10,14 @@ from array_api_compat import array_namespace
 
 from nlattn.kernels.over_matrices import over_matrices
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.arguments import check_budget, prepare, refuse_causal
+from nlattn.methods.arguments import prepare, refuse_causal
 from nlattn.methods.exact import attend
 from nlattn.methods.lowrank.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
 from nlattn.methods.lowrank.pseudoinverse import iterated_inverse, solve_truncated
 from nlattn.methods.problem import Problem
 from nlattn.partial import Partial
 from nlattn.rng import children
+from nlattn.validation import check_integer
 
 __all__ = ["nystrom_attention"]
 
@@ -101,7 +102,7 @@ def nystrom_attention(
     >>> bool(error.upper < 0.3 < error.baseline)
     True
     """
-    landmarks = check_budget("landmarks", landmarks)
+    landmarks = check_integer("landmarks", landmarks)
     refuse_causal("nystrom_attention", is_causal, "landmarks pool future tokens; use streaming_attention")
     problem = prepare(
         "nystrom_attention",
@@ -151,7 +152,7 @@ def _prepare(
         raise ValueError(f"pinv must be 'svd' or 'iter', got {pinv!r}")
     if not isinstance(rcond, numbers.Real) or not 0 < rcond < 1:
         raise ValueError(f"rcond must lie between 0 and 1, got {rcond!r}")
-    check_budget("iterations", iterations)
+    check_integer("iterations", iterations)
     most = math.floor(-math.log(xp.finfo(problem.accumulator).eps / 2) / math.log(3.25))
     if pinv == "iter" and iterations > most:
         raise ValueError(

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from nlattn.methods.arguments import check_budget, prepare
+from nlattn.methods.arguments import prepare
 from nlattn.methods.exact import attend
 from nlattn.methods.problem import Problem
 from nlattn.partial import Partial, merge_partials
+from nlattn.validation import check_integer
 
 __all__ = ["streaming_attention"]
 
@@ -57,8 +58,8 @@ def streaming_attention(
     >>> out.shape == sample.query.shape
     True
     """
-    window = check_budget("window", window)
-    sinks = check_budget("sinks", sinks, least=0)
+    window = check_integer("window", window)
+    sinks = check_integer("sinks", sinks, least=0)
     problem = prepare(
         "streaming_attention",
         query,

@@ -1,0 +1,125 @@
+"""Trials of a bound, counted against what its statement allows."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from nlattn.bounds.registry import BOUNDS, Bound
+from nlattn.rng import private
+from nlattn.validation import check_choice, check_integer
+
+__all__ = ["FALSE_ALARM", "Outcome", "check"]
+
+#: Probability that the check of a true statement fails.
+FALSE_ALARM = 1e-6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the trials of a bound showed.
+
+    Attributes
+    ----------
+    id : str
+    trials : int
+    bound, median, worst : float
+        Medians of the bound and of what was measured, and what was measured where its ratio to the bound was largest
+        (for identities: farthest from 1).
+    ratio : float
+        Median of measured / bound; for "mean" and "moment" the ratio of the means.
+    violations, allowed : float
+        Trials above the bound, and the most that a true statement shows except with probability 1e-6. For "mean" and
+        "moment": by how many standard errors the mean misses the bound, and the most allowed, in the same sense.
+    holds : bool
+        violations <= allowed.
+    """
+
+    id: str
+    trials: int
+    bound: float
+    median: float
+    worst: float
+    ratio: float
+    violations: float
+    allowed: float
+    holds: bool
+
+
+def check(id: str, *, trials: int | None = None, rng: Any = 0) -> Outcome:
+    """Measure what a bound is about, and compare.
+
+    Parameters
+    ----------
+    id : str
+        A key of ``nlattn.bounds.BOUNDS``.
+    trials : int, default that of the bound
+        At least 2.
+    rng : None, int, SeedSequence or Generator, default 0
+        Each bound has a stream of its own: its outcome does not depend on which others are checked.
+
+    Returns
+    -------
+    Outcome
+
+    Examples
+    --------
+    >>> import nlattn
+    >>> nlattn.bounds.check("dropped_mass", trials=20).holds
+    True
+    """
+    record = BOUNDS[check_choice("id", id, tuple(BOUNDS))]
+    trials = record.trials if trials is None else check_integer("trials", trials, least=2)
+    measured, limit = _collect(record, trials, private(rng, zlib.crc32(id.encode())))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(limit == measured, 1.0, measured / limit)
+    violations, allowed = _count(record, measured, limit)
+    means = record.kind in ("mean", "moment")
+    farthest = np.argmax(np.abs(ratios - 1) if record.kind == "identity" else ratios)
+    return Outcome(
+        id=id,
+        trials=trials,
+        bound=float(np.median(limit)),
+        median=float(np.median(measured)),
+        worst=float(measured[farthest]),
+        ratio=float(np.mean(measured) / np.mean(limit) if means else np.median(ratios)),
+        violations=violations,
+        allowed=allowed,
+        holds=bool(violations <= allowed),
+    )
+
+
+def _collect(record: Bound, trials: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    if record.run is None:
+        raise RuntimeError(f"bound {record.id} has no experiment")
+    measured: list[Any] = []
+    limits: list[Any] = []
+    count = 0
+    while count < trials:
+        value, limit = record.run(rng)
+        value = np.atleast_1d(np.asarray(value, np.float64))
+        measured.append(value)
+        limits.append(np.broadcast_to(np.asarray(limit, np.float64), value.shape))
+        count += value.size
+    return np.concatenate(measured)[:trials], np.concatenate(limits)[:trials]
+
+
+def _count(record: Bound, measured: Any, limit: Any) -> tuple[float, float]:
+    n = measured.size
+    if record.kind == "probability":
+        # A NaN is a violation, here and below.
+        return float(n - np.sum(measured <= limit)), float(stats.binom.isf(FALSE_ALARM, n, record.failure))
+    if record.kind == "always":
+        return float(n - np.sum(measured <= limit * (1 + record.rounding))), 0.0
+    if record.kind == "identity":
+        return float(n - np.sum(np.abs(measured - limit) <= record.rounding * np.abs(limit))), 0.0
+    excess = measured - limit
+    mean, error = np.mean(excess), np.std(excess, ddof=1) / np.sqrt(n)
+    rounding = record.rounding * float(np.mean(np.abs(limit)))
+    if record.kind == "moment":
+        mean = np.abs(mean)
+    z = (mean - rounding) / error if error > 0 else np.copysign(np.inf, mean - rounding)
+    tail = FALSE_ALARM / 2 if record.kind == "moment" else FALSE_ALARM
+    return float(z) if np.isfinite(mean) else np.inf, float(stats.t.isf(tail, n - 1))

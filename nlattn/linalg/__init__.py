@@ -1,0 +1,1 @@
+"""Randomised numerical linear algebra."""
