@@ -1,11 +1,28 @@
+from . import bounds as bounds
+from . import cluster as cluster
 from . import datasets as datasets
+from . import decomp as decomp
 from . import errors as errors
+from . import linalg as linalg
+from . import sketch as sketch
 from . import testing as testing
+from .cluster.k_means import kmeans as kmeans
+from .decomp.canonical import cp as cp
+from .decomp.multilinear import tucker as tucker
+from .decomp.successive import tensor_train as tensor_train
 from .dispatch import use_backend as use_backend
 from .guarantees.certificate import Certificate as Certificate
 from .guarantees.certificate import certify as certify
 from .guarantees.tolerance import AttentionResult as AttentionResult
 from .guarantees.tolerance import attention as attention
+from .linalg.cholesky import pivoted_cholesky as pivoted_cholesky
+from .linalg.interpolative import cur as cur
+from .linalg.interpolative import interpolative_decomposition as interpolative_decomposition
+from .linalg.leverage import leverage_scores as leverage_scores
+from .linalg.nystrom import nystrom_approximation as nystrom_approximation
+from .linalg.sampling import importance_sample as importance_sample
+from .linalg.svd import randomized_svd as randomized_svd
+from .linalg.trace import trace_estimate as trace_estimate
 from .methods.exact import exact_attention as exact_attention
 from .methods.lowrank.nystrom import nystrom_attention as nystrom_attention
 from .methods.registry import METHODS as METHODS
@@ -13,5 +30,7 @@ from .methods.registry import Method as Method
 from .methods.sparse.streaming import streaming_attention as streaming_attention
 from .partial import Partial as Partial
 from .partial import merge_partials as merge_partials
+from .sketch.factory import sketch_operator as sketch_operator
+from .sketch.tensor import TensorSketch as TensorSketch
 
 __version__: str

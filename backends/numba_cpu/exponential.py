@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["exp_sum", "maximum"]
+__all__ = ["add", "exp_sum", "maximum"]
 
 
 def _fitted(degree: int) -> tuple[Any, ...]:
@@ -25,7 +25,7 @@ def _taylor(degree: int) -> tuple[Any, ...]:
 
 
 @intrinsic
-def _add(typingctx, a, b):  # type: ignore[no-untyped-def]
+def add(typingctx, a, b):  # type: ignore[no-untyped-def]
     """a + b, free to be reassociated; the rest of the loop is not, since (x + M) - M must stay."""
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
@@ -51,7 +51,7 @@ def _exp_sum_float32(row, shift):  # type: ignore[no-untyped-def]
         power = np.int32((rounded.view(np.int32) + S_BIAS) << S_BITS)
         e = p * power.view(np.float32)
         row[j] = e
-        total = _add(total, e)
+        total = add(total, e)
     return total
 
 
@@ -73,7 +73,7 @@ def _exp_sum_float64(row, shift):  # type: ignore[no-untyped-def]
         power = np.int64((rounded.view(np.int64) + D_BIAS) << D_BITS)
         e = p * power.view(np.float64)
         row[j] = e
-        total = _add(total, e)
+        total = add(total, e)
     return total
 
 

@@ -5,7 +5,12 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from nlattn.backends.numba_cpu.pool import run
+
 __all__ = ["solve_triangular"]
+
+# Multiplications from which on a system is worth all threads of BLAS.
+LARGE = 2**24
 
 
 def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
@@ -18,6 +23,14 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
     a = np.broadcast_to(a, (*lead, *a.shape[-2:])).reshape(-1, *a.shape[-2:])
     b = np.broadcast_to(b, (*lead, *b.shape[-2:])).reshape(-1, *b.shape[-2:])
     x = np.empty(b.shape, b.dtype)
-    for i in range(len(x)):
+
+    def task(i: int) -> None:
         x[i] = scipy.linalg.solve_triangular(a[i], b[i], lower=lower, check_finite=False)
+
+    # Waking the threads of BLAS for little work can cost more than the work: on the pool it has one.
+    if a[0].size * b.shape[-1] < LARGE:
+        run(task, [(i,) for i in range(len(x))])
+    else:
+        for i in range(len(x)):
+            task(i)
     return x.reshape(*lead, *b.shape[-2:])

@@ -6,7 +6,7 @@ import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
 
-__all__ = ["dropped_mass"]
+__all__ = ["diameter", "dropped_mass"]
 
 
 @bound(
@@ -37,8 +37,13 @@ def dropped_mass(mass: Any, values: Any) -> Any:
     >>> nlattn.bounds.dropped_mass(np.asarray([0.1]), np.asarray([[0.0], [2.0]]))
     array([0.2])
     """
+    return mass * diameter(values)
+
+
+def diameter(values: Any) -> Any:
+    """The largest distance between two values."""
     differences = values[:, None, :] - values[None, :, :]
-    return mass * np.sqrt(np.max(np.sum(differences**2, axis=-1)))
+    return np.sqrt(np.max(np.sum(differences**2, axis=-1)))
 
 
 @experiment(dropped_mass)

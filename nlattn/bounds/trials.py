@@ -25,9 +25,10 @@ class Outcome:
     ----------
     id : str
     trials : int
-    bound, median, worst : float
-        Medians of the bound and of what was measured, and what was measured where its ratio to the bound was largest
-        (for identities: farthest from 1).
+    bound, median : float
+        Medians of the bound and of what was measured.
+    worst, worst_ratio : float
+        What was measured where its ratio to its own bound was largest (for identities: farthest from 1), and the ratio.
     ratio : float
         Median of measured / bound; for "mean" and "moment" the ratio of the means.
     violations, allowed : float
@@ -42,6 +43,7 @@ class Outcome:
     bound: float
     median: float
     worst: float
+    worst_ratio: float
     ratio: float
     violations: float
     allowed: float
@@ -84,6 +86,7 @@ def check(id: str, *, trials: int | None = None, rng: Any = 0) -> Outcome:
         bound=float(np.median(limit)),
         median=float(np.median(measured)),
         worst=float(measured[farthest]),
+        worst_ratio=float(ratios[farthest]),
         ratio=float(np.mean(measured) / np.mean(limit) if means else np.median(ratios)),
         violations=violations,
         allowed=allowed,

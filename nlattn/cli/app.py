@@ -112,6 +112,26 @@ def compare(
         work.compare(problems, wanted)
 
 
+@app.command()
+def bounds(
+    id: Annotated[str | None, typer.Option(metavar="NAME,...", help="The bounds to check, else all.")] = None,
+    trials: Annotated[int | None, typer.Option(min=2, help="Trials of each bound, else its own number.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the trials.")] = 0,
+    json: Annotated[
+        str | None, typer.Option(metavar="FILE|-", help="Write JSON; for -, to stdout, and the table to stderr.")
+    ] = None,
+) -> None:
+    """Check the stated bounds: what each says, and what random trials measure. Exit code 1 if one fails."""
+    from nlattn.cli.catalogue import check_bounds
+
+    with _one_sentence():
+        check_outputs(None, json, None)
+        ids = list(nlattn.bounds.BOUNDS)
+        ok = check_bounds(ids if id is None else names("--id", id, ids, "bound"), trials, seed, json)
+    if not ok:
+        raise typer.Exit(1)
+
+
 @contextlib.contextmanager
 def _one_sentence() -> Iterator[None]:
     """End with code 2 and one sentence on stderr where the input cannot be used."""

@@ -2,21 +2,19 @@
 
 import contextlib
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.text import Text
 
 from nlattn.cli.inputs import Input
 from nlattn.cli.measure import STEPS, measure
+from nlattn.cli.output import short_warnings, surroundings, write_json, writing
 from nlattn.cli.problems import InputError
 from nlattn.cli.progress import progress_bar
-from nlattn.cli.report import compare_document, dumps, environment
+from nlattn.cli.report import compare_document
 from nlattn.cli.rows import Row, jobs
 from nlattn.cli.table import print_reading_aid, print_table
 from nlattn.dispatch import use_backend
@@ -43,8 +41,8 @@ def compare(problems: list[Input], wanted: Wanted) -> None:
         _check_rtol(wanted.rtol, problem)
     errors = Console(stderr=True)
     console = errors if wanted.json == "-" else Console()
-    with _backend(wanted.backend), _short_warnings(errors):
-        surroundings = _environment()
+    with _backend(wanted.backend), short_warnings(errors):
+        environment = surroundings()
         tables = _measure(problems, wanted, errors)
     for problem, rows in tables:
         print_table(console, problem, rows, wanted.rtol)
@@ -53,15 +51,9 @@ def compare(problems: list[Input], wanted: Wanted) -> None:
     if wanted.plot is not None:
         from nlattn.cli.plot import draw
 
-        with _writing("--plot"):
+        with writing("--plot"):
             draw(wanted.plot, tables)
-    if wanted.json is not None:
-        text = dumps(compare_document(tables, surroundings, wanted.seed)) + "\n"
-        if wanted.json == "-":
-            print(text, end="")
-        else:
-            with _writing("--json"):
-                Path(wanted.json).write_text(text, encoding="utf-8")
+    write_json(compare_document(tables, environment, wanted.seed), wanted.json)
 
 
 def _measure(problems: list[Input], wanted: Wanted, errors: Console) -> list[tuple[Input, list[Row]]]:
@@ -88,28 +80,3 @@ def _backend(name: str | None) -> Iterator[None]:
             except (ValueError, ImportError) as error:
                 raise InputError(f"--backend: {error}.") from error
         yield
-
-
-def _environment() -> dict[str, Any]:
-    """The environment; where it is not usable, each method would fail for the same reason."""
-    try:
-        return environment()
-    except (ValueError, ImportError) as error:
-        raise InputError(f"{error}.") from error
-
-
-@contextlib.contextmanager
-def _short_warnings(errors: Console) -> Iterator[None]:
-    """Print each warning as one sentence, when the work is done."""
-    with warnings.catch_warnings(record=True) as caught:
-        yield
-    for sentence in dict.fromkeys(str(warning.message) for warning in caught):
-        errors.print(Text(f"warning: {sentence}", style="yellow"), soft_wrap=True)
-
-
-@contextlib.contextmanager
-def _writing(option: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{option} cannot be written: {error.strerror or error}.") from error

@@ -1,5 +1,6 @@
 """What a command cannot work with, and the options that are lists."""
 
+import difflib
 import os
 import re
 from pathlib import Path
@@ -11,15 +12,16 @@ class InputError(Exception):
     """What the user gave cannot be used; the message is the one sentence that says so."""
 
 
-def names(option: str, text: str, allowed: list[str]) -> list[str]:
+def names(option: str, text: str, allowed: list[str], kind: str = "method") -> list[str]:
     """The names in a comma list, each once, in its order."""
     found = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    listed = ", ".join(allowed)
     for name in found:
         if name not in allowed:
-            raise InputError(f"{option} must name methods among {listed}; got {name!r}.")
+            likely = difflib.get_close_matches(name, allowed, n=5) if len(allowed) > 10 else []
+            listed = ", ".join(likely or allowed)
+            raise InputError(f"{option} must name {kind}s {'such as' if likely else 'among'} {listed}; got {name!r}.")
     if not found:
-        raise InputError(f"{option} must name at least one method among {listed}; got {text!r}.")
+        raise InputError(f"{option} must name at least one {kind} among {', '.join(allowed)}; got {text!r}.")
     return found
 
 

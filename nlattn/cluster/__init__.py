@@ -1,1 +1,27 @@
-"""Clustering of queries and keys."""
+"""Locality-sensitive hashing, k-means, and blocks of neighbours."""
+
+from nlattn.cluster.blocks import SortedBlocks, sort_into_blocks
+from nlattn.cluster.codes import cross_polytope_codes, hyperplane_codes, p_stable_codes
+from nlattn.cluster.collisions import (
+    cross_polytope_collision_probability,
+    hyperplane_collision_probability,
+    p_stable_collision_probability,
+)
+from nlattn.cluster.gray import gray_rank
+from nlattn.cluster.inner_products import augment_for_inner_products
+from nlattn.cluster.k_means import KMeans, kmeans
+
+__all__ = [
+    "KMeans",
+    "SortedBlocks",
+    "augment_for_inner_products",
+    "cross_polytope_codes",
+    "cross_polytope_collision_probability",
+    "gray_rank",
+    "hyperplane_codes",
+    "hyperplane_collision_probability",
+    "kmeans",
+    "p_stable_codes",
+    "p_stable_collision_probability",
+    "sort_into_blocks",
+]

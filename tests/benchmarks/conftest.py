@@ -12,6 +12,7 @@ import pytest
 PAUSE = 0.008
 SHARED = Path(__file__).parents[3] / "shared" / "qkv"
 REPORT: list[tuple[str, dict, float]] = []
+GROWTH: list[tuple[str, float, float]] = []
 
 
 @pytest.fixture
@@ -41,6 +42,32 @@ def race(benchmark, request):
 
 
 @pytest.fixture
+def growth(benchmark, request):
+    """growth(call, sizes, expected): the exponent of the time of call(size), sizes in turn, and the documented one."""
+
+    def run(call, sizes, expected, rounds=5):
+        times = {size: [] for size in sizes}
+
+        def once():
+            for size in sizes:
+                time.sleep(PAUSE)
+                begin = time.perf_counter()
+                call(size)
+                times[size].append(time.perf_counter() - begin)
+
+        once()
+        for seconds in times.values():
+            seconds.clear()
+        benchmark.pedantic(once, rounds=rounds)
+        medians = [statistics.median(times[size]) for size in sizes]
+        slope = float(np.polyfit(np.log(sizes), np.log(medians), 1)[0])
+        benchmark.extra_info.update(slope=slope, documented=expected)
+        GROWTH.append((request.node.name, slope, expected))
+
+    return run
+
+
+@pytest.fixture
 def real():
     """real(n, layer): q, k, v of SmolLM2, three query heads on one key head, of which users have no copy."""
 
@@ -55,6 +82,10 @@ def real():
 
 
 def pytest_terminal_summary(terminalreporter):
+    if GROWTH:
+        terminalreporter.section("exponent of the time: fitted, and of the documented cost")
+    for name, slope, expected in GROWTH:
+        terminalreporter.write_line(f"{name:58s} {slope:5.2f}   {expected:5.2f}")
     if not REPORT:
         return
     terminalreporter.section("time of each rival / time of nlattn (medians, interleaved); relative errors behind")

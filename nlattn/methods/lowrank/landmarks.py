@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.cluster.kmeans import kmeans
+from nlattn.cluster import kmeans
 from nlattn.kernels.precision import accumulator
 from nlattn.methods.problem import Problem
 from nlattn.rng import children
@@ -50,7 +50,7 @@ def kmeans_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
     for tokens, start, seen in ((problem.query, q, query_seen), (problem.key, k, key_seen)):
         points = xp.astype(tokens, problem.accumulator, copy=False)
         weights = None if seen is None else xp.astype(xp.broadcast_to(seen, points.shape[:3]), points.dtype)
-        centres.append(kmeans(points, start, weights)[0])
+        centres.append(kmeans(points, start, weights, empty="keep", iterations=5, check_finite=False).centres)
     return centres[0], q_used, centres[1], k_used
 
 

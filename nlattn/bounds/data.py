@@ -1,0 +1,24 @@
+"""Matrices of known spectrum, on which bounds are measured."""
+
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+__all__ = ["psd", "with_spectrum"]
+
+
+def with_spectrum(values: Any, m: int, n: int, rng: np.random.Generator) -> Any:
+    """A real matrix (m, n) with the given singular values and random singular vectors."""
+    r = len(values)
+    return (_frame(m, r, rng) * values) @ _frame(n, r, rng).T
+
+
+def psd(values: Any, rng: np.random.Generator) -> Any:
+    """A symmetric matrix with the given eigenvalues and random eigenvectors."""
+    u = stats.ortho_group.rvs(len(values), random_state=rng)
+    return (u * values) @ u.T
+
+
+def _frame(m: int, r: int, rng: np.random.Generator) -> Any:
+    return np.linalg.qr(rng.standard_normal((m, r)))[0]

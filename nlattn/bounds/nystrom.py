@@ -1,0 +1,175 @@
+"""Errors of Nystrom approximations ``A_hat = A W (W^T A W)^+ W^T A`` of semidefinite matrices."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.bounds.data import psd
+from nlattn.bounds.registry import bound, experiment
+from nlattn.linalg import nystrom_approximation
+
+__all__ = [
+    "nystrom_nuclear",
+    "nystrom_structural_frobenius",
+    "nystrom_structural_nuclear",
+    "nystrom_structural_spectral",
+]
+
+SPECTRUM = 1 / np.arange(1.0, 61) ** 1.5
+RANK, WIDTH = 6, 16
+STRUCTURE = (
+    "A is symmetric positive semidefinite with eigenvalues S1 (the r largest), S2 and eigenvectors U1, U2",
+    "W is any matrix for which U1^T W has full row rank; T = S2^(1/2) (U2^T W) (U1^T W)^+",
+)
+
+
+@bound(
+    "mean",
+    "E ||A - [A_hat]_r||_* <= (1 + r/(s - r - 1)) sum_{j>r} l_j",
+    hypotheses=(
+        "A is symmetric positive semidefinite with eigenvalues l_1 >= l_2 >= ...",
+        "the entries of W (n x s) are independent and standard normal, or W is an orthonormal basis of its range",
+        "[A_hat]_r is A_hat, or cut to any rank of at least r; r + 2 <= s <= n",
+    ),
+    source="arXiv 1706.05736, Theorem 4.1",
+    band=(0.5, 1.0),
+    trials=150,
+)
+def nystrom_nuclear(eigenvalues: Any, rank: int, width: int) -> float:
+    """Expected nuclear norm of the error of a Nystrom approximation.
+
+    Parameters
+    ----------
+    eigenvalues : array, shape (n,)
+        Descending.
+    rank : int
+        r; without a cut, the best of all r may be taken.
+    width : int
+        s, the columns of the test matrix.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> nlattn.bounds.nystrom_nuclear(np.asarray([4.0, 1.0, 1.0, 0.0]), 1, 3)
+    4.0
+    """
+    return float((1 + rank / (width - rank - 1)) * np.sum(np.asarray(eigenvalues, np.float64)[rank:]))
+
+
+@experiment(nystrom_nuclear)
+def _(rng: np.random.Generator) -> tuple[Any, Any]:
+    a = psd(SPECTRUM, rng)
+    found = nystrom_approximation(a, RANK, oversampling=WIDTH - RANK, rng=rng)
+    rest = a - (found.vectors * found.values) @ found.vectors.T
+    return np.linalg.norm(rest, "nuc"), nystrom_nuclear(SPECTRUM, RANK, WIDTH)
+
+
+@bound(
+    "always",
+    "||A - A_hat||_2 <= ||S2||_2 + ||T||_2^2",
+    hypotheses=STRUCTURE,
+    source="arXiv 1303.1849",
+    band=(0.1, 1.0),
+)
+def nystrom_structural_spectral(a: Any, test: Any, rank: int) -> float:
+    """Spectral norm of the error of a Nystrom approximation, for a given test matrix.
+
+    Parameters
+    ----------
+    a : array, shape (n, n)
+    test : array, shape (n, s)
+        W; columns of the identity for column sampling.
+    rank : int
+        r, at most s.
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> nlattn.bounds.nystrom_structural_spectral(np.diag([4.0, 1.0]), np.asarray([[1.0], [1.0]]), 1)
+    2.0
+    """
+    tail, t = _structure(a, test, rank)
+    return float(np.max(tail, initial=0.0) + np.linalg.norm(t, 2) ** 2)
+
+
+@bound(
+    "always",
+    "||A - A_hat||_F <= ||S2||_F + ||T||_2 ((2 tr S2)^(1/2) + ||T||_F)",
+    hypotheses=STRUCTURE,
+    source="arXiv 1303.1849",
+    band=(0.05, 1.0),
+)
+def nystrom_structural_frobenius(a: Any, test: Any, rank: int) -> float:
+    """Frobenius norm of the error of a Nystrom approximation; parameters as in `nystrom_structural_spectral`.
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> round(nlattn.bounds.nystrom_structural_frobenius(np.diag([4.0, 1.0]), np.asarray([[1.0], [1.0]]), 1), 3)
+    3.414
+    """
+    tail, t = _structure(a, test, rank)
+    factor = np.sqrt(2 * np.sum(tail)) + np.linalg.norm(t)
+    return float(np.linalg.norm(tail) + np.linalg.norm(t, 2) * factor)
+
+
+@bound(
+    "always",
+    "||A - A_hat||_* <= tr S2 + ||T||_F^2",
+    hypotheses=STRUCTURE,
+    source="arXiv 1303.1849",
+    band=(0.1, 1.0),
+)
+def nystrom_structural_nuclear(a: Any, test: Any, rank: int) -> float:
+    """Nuclear norm of the error of a Nystrom approximation; parameters as in `nystrom_structural_spectral`.
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> nlattn.bounds.nystrom_structural_nuclear(np.diag([4.0, 1.0]), np.asarray([[1.0], [1.0]]), 1)
+    2.0
+    """
+    tail, t = _structure(a, test, rank)
+    return float(np.sum(tail) + np.linalg.norm(t) ** 2)
+
+
+def _structure(a: Any, test: Any, rank: int) -> tuple[Any, Any]:
+    """The eigenvalues beyond `rank`, and T."""
+    values, vectors = np.linalg.eigh(a)
+    values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
+    tail, rotated = values[rank:], vectors.T @ test
+    return tail, np.sqrt(tail)[:, None] * rotated[rank:] @ np.linalg.pinv(rotated[:rank])
+
+
+def _columns(rng: np.random.Generator) -> tuple[Any, Any, Any]:
+    """A matrix, random columns of the identity, and the error of the Nystrom approximation by these columns."""
+    a = psd(SPECTRUM[:40], rng)
+    chosen = rng.permutation(40)[:12]
+    error = a - a[:, chosen] @ np.linalg.solve(a[np.ix_(chosen, chosen)], a[chosen])
+    return a, np.eye(40)[:, chosen], error
+
+
+@experiment(nystrom_structural_spectral)
+def _(rng: np.random.Generator) -> tuple[Any, Any]:
+    a, test, error = _columns(rng)
+    return np.linalg.norm(error, 2), nystrom_structural_spectral(a, test, RANK)
+
+
+@experiment(nystrom_structural_frobenius)
+def _(rng: np.random.Generator) -> tuple[Any, Any]:
+    a, test, error = _columns(rng)
+    return np.linalg.norm(error), nystrom_structural_frobenius(a, test, RANK)
+
+
+@experiment(nystrom_structural_nuclear)
+def _(rng: np.random.Generator) -> tuple[Any, Any]:
+    a, test, error = _columns(rng)
+    return np.linalg.norm(error, "nuc"), nystrom_structural_nuclear(a, test, RANK)

@@ -1,0 +1,59 @@
+"""Errors of approximations from one pass over a matrix."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.bounds.data import with_spectrum
+from nlattn.bounds.registry import bound, experiment
+from nlattn.linalg.single_pass import single_pass_factors
+
+__all__ = ["single_pass_error"]
+
+SPECTRUM = 1 / np.arange(1.0, 61)
+RANK = 8
+
+
+@bound(
+    "mean",
+    "E ||A - Q X||_F^2 <= (1 + k/(l - k - 1)) min_{r < k - 1} (1 + r/(k - r - 1)) sum_{j>r} s_j^2, X = (Psi Q)^+ Psi A",
+    hypotheses=(
+        "Q is an orthonormal basis of the range of A Omega",
+        "the entries of Omega (n x k) and Psi (l x m) are independent and standard normal",
+        "k <= min(m, n), l >= k + 2",
+    ),
+    source="arXiv 1609.00048, Theorem 4.3",
+    band=(0.3, 1.0),
+    trials=150,
+)
+def single_pass_error(singular_values: Any, columns: int, rows: int) -> float:
+    """Expected squared Frobenius error of an approximation from one pass.
+
+    Parameters
+    ----------
+    singular_values : array, shape (n,)
+        Descending.
+    columns, rows : int
+        k and l.
+
+    Returns
+    -------
+    float
+        Of the square. With k = 2 r + 1 and l = 2 k + 1 it is at most 4 times that of the best rank r.
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> nlattn.bounds.single_pass_error(np.asarray([2.0, 1.0, 1.0]), 3, 7)
+    8.0
+    """
+    squares = np.asarray(singular_values, np.float64) ** 2
+    splits = [(1 + r / (columns - r - 1)) * np.sum(squares[r:]) for r in range(columns - 1)]
+    return float((1 + columns / (rows - columns - 1)) * min(splits))
+
+
+@experiment(single_pass_error)
+def _(rng: np.random.Generator) -> tuple[Any, Any]:
+    a = with_spectrum(SPECTRUM, 80, 60, rng)
+    q, x, *_ = single_pass_factors(a, RANK, rng)
+    return np.linalg.norm(a - q @ x) ** 2, single_pass_error(SPECTRUM, 2 * RANK + 1, 4 * RANK + 3)

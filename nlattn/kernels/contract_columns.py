@@ -1,0 +1,29 @@
+"""Contraction of one axis, column by column: what is left of an MTTKRP after its matrix product."""
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from nlattn.dispatch import kernel
+
+__all__ = ["contract_columns"]
+
+
+@kernel
+def contract_columns(x: Any, matrix: Any) -> Any:
+    """Sum over b of ``x[a, b, c, r] * matrix[b, r]``.
+
+    Parameters
+    ----------
+    x : array, shape (a, b, c, r)
+        Floating or complex.
+    matrix : array, shape (b, r)
+        Of the dtype of `x`.
+
+    Returns
+    -------
+    array, shape (a, c, r)
+        Of the dtype of `x`.
+    """
+    xp = array_namespace(x, matrix)
+    return xp.sum(x * matrix[:, None, :], axis=1)

@@ -1,0 +1,32 @@
+"""The Gaussian kernel of two sets of points."""
+
+from typing import Any
+
+from array_api_compat import array_namespace
+
+from nlattn.dispatch import kernel
+
+__all__ = ["gaussian_gram"]
+
+
+@kernel
+def gaussian_gram(x: Any, y: Any, factor: float) -> Any:
+    """``exp(-factor |x_i - y_j|^2)``.
+
+    Parameters
+    ----------
+    x : array, shape (m, d)
+    y : array, shape (n, d)
+        Real, finite.
+    factor : float
+        Positive.
+
+    Returns
+    -------
+    array, shape (m, n)
+        Squared distances are formed as ``|x|^2 + |y|^2 - 2 x y``, and 0 where that is negative.
+    """
+    xp = array_namespace(x, y)
+    exponent = (x * (2 * factor)) @ xp.matrix_transpose(y)
+    exponent = exponent - factor * (xp.sum(x * x, axis=1)[:, None] + xp.sum(y * y, axis=1)[None, :])
+    return xp.exp(xp.where(exponent < 0, exponent, xp.zeros_like(exponent)))

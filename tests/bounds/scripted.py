@@ -1,0 +1,23 @@
+"""A generator whose draws are given in advance: to enumerate all of them, or to put quadrature nodes in their place."""
+
+import itertools
+
+import numpy as np
+
+
+class Scripted(np.random.Generator):
+    """Returns the given arrays one by one, whatever it is asked to draw."""
+
+    def __init__(self, *draws):
+        super().__init__(np.random.PCG64(0))
+        self.draws = list(draws)
+
+    def integers(self, *args, **kwargs):
+        return self.draws.pop(0)
+
+    standard_normal = permutation = choice = integers
+
+
+def words(letters, length):
+    """All arrays of `length` letters."""
+    return [np.asarray(word) for word in itertools.product(letters, repeat=length)]
