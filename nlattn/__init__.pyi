@@ -31,6 +31,8 @@ from .methods.sparse.streaming import streaming_attention as streaming_attention
 from .partial import Partial as Partial
 from .partial import merge_partials as merge_partials
 from .sketch.factory import sketch_operator as sketch_operator
+from .sketch.hadamard import hadamard_transform as hadamard_transform
+from .sketch.polynomial import PolynomialSketch as PolynomialSketch
 from .sketch.tensor import TensorSketch as TensorSketch
 
 __version__: str

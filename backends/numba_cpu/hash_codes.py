@@ -21,7 +21,7 @@ def hash_codes(x: Any, projection: Any, factors: tuple[int, ...] | None = None) 
         return NotImplemented
     codes = np.empty((count, n), np.int64)
     points, rows = np.broadcast_to(x, (*lead, n, d)), np.broadcast_to(projection, (*lead, m, d))
-    step = tile_points(n, m)
+    step = tile_points(count, n, m)
     groups = np.asarray(factors or (), np.int64)
 
     def task(b: int, first: int) -> None:

@@ -28,7 +28,7 @@ def nearest_centre(x: Any, centres: Any, offset: Any) -> tuple[Any, Any]:
     labels = np.empty((count, n), np.int64)
     least = np.empty((count, n), x.dtype)
 
-    step = tile_points(n, min(k, CENTRES))
+    step = tile_points(count, n, min(k, CENTRES))
 
     def task(b: int, first: int) -> None:
         some = slice(first, first + step)

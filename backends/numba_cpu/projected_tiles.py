@@ -19,9 +19,10 @@ def too_few(count: int, n: int, rows: int) -> bool:
     return n * rows < 1 << 12 or count * n * rows < 1 << 16
 
 
-def tile_points(n: int, rows: int) -> int:
-    """How many of n points make a tile: by sizes only, never by the number of threads."""
-    return max(64, min(NUMBERS // min(rows, NUMBERS // 64), -(-n // 8)))
+def tile_points(count: int, n: int, rows: int) -> int:
+    """How many points make a tile, of `count` sets of n: by sizes only, never by the number of threads."""
+    share = -(-n // max(1, 16 // count))
+    return max(64, min(NUMBERS // min(rows, NUMBERS // 64), share))
 
 
 def projected_tile(rows: Any, points: Any) -> Any:

@@ -88,10 +88,10 @@ def kmeans(
 
     Notes
     -----
-    The inertia never rises from one iteration to the next. Costs 2 n k d flops an iteration, and for "balanced" some
-    tens of rounds of exchanges of n k operations each. On other libraries than NumPy, and for "balanced", an array of
-    n x k is made. Sources: Lloyd, DOI 10.1109/TIT.1982.1056489; Arthur and Vassilvitskii, SODA 2007 (++); Dhillon and
-    Modha, DOI 10.1023/A:1007612920971 (spherical).
+    The inertia never rises from one iteration to the next. Costs 2 n k d flops an iteration, and for "balanced" up to
+    hundreds of rounds of exchanges of n k operations each. On other libraries than NumPy, and for "balanced", an array
+    of n x k is made. Sources: Lloyd, DOI 10.1109/TIT.1982.1056489; Arthur and Vassilvitskii, SODA 2007 (++); Dhillon
+    and Modha, DOI 10.1023/A:1007612920971 (spherical).
 
     Examples
     --------

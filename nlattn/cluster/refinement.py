@@ -65,7 +65,7 @@ def balanced_refinement(
         seated = xp.where(seats, labels, xp.zeros_like(labels))
         centres = moved_centres(xp, x, centres, seated, weights, reseed=reseed)
         before, labels = labels, exchanged(xp, costs(centres), labels, capacity)
-        if not bool(xp.any(labels != before)):
+        if not decided(xp.any(labels != before), otherwise=True):
             break
     if weights is not None:
         labels = xp.where(seats, labels, xp.argmin(costs(centres), axis=-1))

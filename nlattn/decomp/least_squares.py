@@ -21,16 +21,17 @@ def hadamard(xp: Any, matrices: list[Any], like: Any) -> Any:
 def solved(xp: Any, rhs: Any, matrix: Any) -> Any:
     """The solution b of least norm of ``b matrix = rhs`` for a positive semidefinite matrix, which may be singular."""
     values, vectors = xp.linalg.eigh(matrix)
-    cutoff = values.shape[0] * float(xp.finfo(rhs.dtype).eps) * values[-1]
-    regular = values > cutoff
-    inverse = xp.where(regular, 1 / xp.where(regular, values, xp.ones_like(values)), xp.zeros_like(values))
+    info = xp.finfo(rhs.dtype)
+    # Nothing is divided by 0 where all values are 0.
+    cutoff = values.shape[0] * float(info.eps) * values[-1] + float(info.smallest_normal)
+    inverse = xp.astype(values > cutoff, values.dtype) / xp.maximum(values, cutoff)
     return ((rhs @ vectors) * inverse) @ adjoint(xp, vectors)
 
 
 def normalised(xp: Any, a: Any) -> tuple[Any, Any]:
     """The columns of `a` divided by their norms, and the norms; columns of zeros stay."""
     norms = xp.linalg.vector_norm(a, axis=0)
-    return a / xp.where(norms > 0, norms, xp.ones_like(norms)), norms
+    return a / xp.maximum(norms, xp.full_like(norms, float(xp.finfo(a.dtype).smallest_normal))), norms
 
 
 def updated(xp: Any, rhs: Any, matrix: Any, old: Any, damping: float) -> tuple[Any, Any]:
