@@ -3,6 +3,7 @@
 Draws are made by NumPy on the host in float64, then moved and cast: one seed gives the same numbers everywhere.
 """
 
+import operator
 from typing import Any
 
 import array_api_compat
@@ -38,10 +39,11 @@ def generator(rng: Any) -> np.random.Generator:
 
 def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], like: Any) -> Any:
     """Independent N(0, 1) numbers in the library, dtype and device of `like`; complex ones have E |z|^2 = 1."""
-    draws: Any = rng.standard_normal(shape)
     if array_api_compat.array_namespace(like).isdtype(like.dtype, "complex floating"):
-        draws = (draws + 1j * rng.standard_normal(shape)) / np.sqrt(2.0)
-    return moved(draws, like, like.dtype)
+        # Pairs, so that the draws of a row do not depend on how many rows are drawn at a time.
+        pairs = rng.standard_normal((*shape, 2)) / np.sqrt(2.0)
+        return moved(pairs[..., 0] + 1j * pairs[..., 1], like, like.dtype)
+    return moved(rng.standard_normal(shape), like, like.dtype)
 
 
 def moved(host: Any, like: Any, dtype: Any = None) -> Any:
@@ -54,9 +56,12 @@ def moved(host: Any, like: Any, dtype: Any = None) -> Any:
 def _seed(rng: Any) -> Any:
     if rng is None:
         return None
-    integer = getattr(rng, "__index__", None)
-    if integer is None or isinstance(rng, bool):
+    try:
+        seed = None if isinstance(rng, bool) else operator.index(rng)
+    except TypeError:
+        seed = None
+    if seed is None:
         raise TypeError(f"rng must be None, an integer, a SeedSequence or a Generator, got {type(rng).__name__}")
-    if integer() < 0:
-        raise ValueError(f"rng must not be negative, got {integer()}")
-    return integer()
+    if seed < 0:
+        raise ValueError(f"rng must not be negative, got {seed}")
+    return seed

@@ -579,3 +579,13 @@ def test_bounds_refused(arguments, sentence):
 
 def test_bounds_needs_two_trials():
     assert invoke("bounds", "--trials", 1).exit_code == 2
+
+
+def test_bounds_with_too_few_trials():
+    """Two trials of a mean allow anything, and are not said to hold."""
+    result = invoke("bounds", "--id", "dropped_mass,trace_variance", "--trials", 2)
+    assert result.exit_code == 0
+    text = " ".join(result.output.split())
+    assert "dropped_mass (always): holds" in text
+    assert "trace_variance (moment): too few trials to tell" in text
+    assert "2 bounds checked, none fails, 1 with too few trials to tell." in text

@@ -1,5 +1,8 @@
 """Traces, limits of norms, and leave-one-out errors."""
 
+import itertools
+import math
+
 import numpy as np
 import pytest
 import scipy.sparse.linalg
@@ -139,6 +142,17 @@ def test_operators_and_backends(backend):
         (lambda a: trace_estimate(a, 1), ValueError, "products must be at least 2, got 1"),
         (lambda a: trace_estimate(a, 4, method="xnystrace"), ValueError, "method must be one of"),
         (lambda a: trace_estimate(a * 1j, 4), TypeError, "a must be real"),
+        (lambda a: trace_estimate(a, 4, test=""), ValueError, "test must be one of 'sign', 'gaussian', got ''"),
+        (
+            lambda a: spectral_norm_bound(a, 1, failure=1e-320),
+            ValueError,
+            "failure must be above about .*, or products larger",
+        ),
+        (
+            lambda a: frobenius_norm_bound(a, 1, failure=5e-324),
+            ValueError,
+            "failure must be above about .*, or products larger",
+        ),
         (lambda a: spectral_norm_bound(a, failure=0.0), ValueError, "failure must be > 0 and < 1, got 0"),
         (lambda a: spectral_norm_bound(a, 0), ValueError, "products must be at least 1"),
         (
@@ -152,3 +166,139 @@ def test_operators_and_backends(backend):
 def test_bad_input(call, kind, sentence):
     with pytest.raises(kind, match=sentence):
         call(decaying())
+
+
+class Opaque:
+    """Only a shape and products."""
+
+    def __init__(self, a):
+        self.shape, self._a = a.shape, a
+
+    def __matmul__(self, x):
+        return self._a @ x
+
+
+def test_what_has_only_a_shape_and_products():
+    a = decaying(12)
+    for method in METHODS:
+        expected = trace_estimate(a, 6, method=method, rng=1).value
+        np.testing.assert_allclose(trace_estimate(Opaque(a), 6, method=method, rng=1).value, expected, rtol=1e-9)
+    for function in (spectral_norm_bound, frobenius_norm_bound):
+        np.testing.assert_allclose(function(Opaque(a), rng=1).value, function(a, rng=1).value, rtol=1e-12)
+
+
+EXTREMES = [(np.float64, s) for s in (1e200, 1e-200, 1e-160)] + [(np.float32, s) for s in (1e-30, 1e25)]
+
+
+@pytest.mark.parametrize(("dtype", "scale"), EXTREMES)
+def test_scale(dtype, scale):
+    a = decaying(20).astype(dtype)
+    big = a * dtype(scale)
+    rtol = 1e-3 if dtype == np.float32 else 1e-9
+    opaque = scipy.sparse.linalg.aslinearoperator(big)
+    for function in (spectral_norm_bound, frobenius_norm_bound):
+        expected = function(a, 4, rng=1)
+        for given in (big, opaque):
+            np.testing.assert_allclose(np.asarray(function(given, 4, rng=1)[:3:2]) / scale, expected[:3:2], rtol=rtol)
+    for method in METHODS:
+        expected = trace_estimate(a, 6, method=method, rng=1)
+        for given in (big, opaque):
+            found = trace_estimate(given, 6, method=method, rng=1)
+            np.testing.assert_allclose(np.asarray(found[:2]) / scale, expected[:2], rtol=rtol)
+    g = np.random.default_rng(0).standard_normal((20, 4)).astype(dtype)
+    np.testing.assert_allclose(leave_one_out_range(big @ g) / scale, leave_one_out_range(a @ g), rtol=rtol)
+    y = (a @ a.T @ g).astype(dtype)
+    found = leave_one_out_nystrom(y * dtype(scale), g)
+    np.testing.assert_allclose(found / scale, leave_one_out_nystrom(y, g), rtol=rtol)
+    if dtype == np.float64:
+        found = leave_one_out_nystrom(y * scale, g / scale)
+        np.testing.assert_allclose(found, leave_one_out_nystrom(y, g), rtol=rtol)
+
+
+def test_limits_by_their_formulas():
+    a = np.diag([3.0, 2.0, 1.0])
+    images = a @ np.random.default_rng(1).standard_normal((3, 4))
+    lengths = np.linalg.norm(images, axis=0)
+    found = spectral_norm_bound(a, 4, failure=0.01, rng=1)
+    np.testing.assert_allclose(found.value, 0.01**-0.25 * np.sqrt(2 / np.pi) * lengths.max(), rtol=1e-12)
+    found = frobenius_norm_bound(a, 4, failure=0.01, rng=1)
+    t = np.mean(lengths**2) / found.value**2
+    assert 0 < t < 1
+    np.testing.assert_allclose((t * math.exp(1 - t)) ** 2, 0.01, rtol=1e-9)
+
+
+def test_tiny_failures():
+    a = np.diag([3.0, 4.0])
+    found = frobenius_norm_bound(a, 1, failure=1e-200, rng=0)
+    np.testing.assert_allclose(math.log(found.value / found.estimate), 200 * math.log(10) + 0.5, rtol=1e-9)
+    found = spectral_norm_bound(a * 1e-100, 1, failure=1e-320, rng=0)
+    expected = 320 * math.log(10) + 0.5 * math.log(2 / math.pi)
+    np.testing.assert_allclose(math.log(found.value) - math.log(found.estimate), expected, rtol=1e-4)  # subnormal
+    assert spectral_norm_bound(np.zeros((2, 2)), 1, failure=1e-320).value == 0
+    for function in (spectral_norm_bound, frobenius_norm_bound):
+        with pytest.raises(ValueError, match="above about") as refused:
+            function(a, 1, failure=1e-320, rng=0)
+        least = float(str(refused.value).split("about ")[1].split(",")[0])
+        assert 1e306 < function(a, 1, failure=1.1 * least, rng=0).value < math.inf
+        with pytest.raises(ValueError, match="above about"):
+            function(a, 1, failure=0.9 * least, rng=0)
+
+
+def draws(count):
+    return [np.reshape(signs, (3, count)) for signs in itertools.product([-1.0, 1.0], repeat=3 * count)]
+
+
+def test_leave_one_out_range_over_all_signs():
+    """Many of the draws have dependent columns."""
+    a = np.diag([3.0, 2.0, 1.0])
+    squares = [leave_one_out_range(a @ g) ** 2 for g in draws(3)]
+    left = [np.linalg.norm(a - (a @ g) @ np.linalg.pinv(a @ g) @ a) ** 2 for g in draws(2)]
+    np.testing.assert_allclose(np.mean(squares), np.mean(left), rtol=1e-10)
+
+
+def test_leave_one_out_nystrom_over_all_signs():
+    a = np.diag([3.0, 2.0, 1.0])
+    found = [leave_one_out_nystrom(a @ g, g) for g in draws(3)]
+    left = [np.trace(a - a @ g @ np.linalg.pinv(g.T @ a @ g) @ g.T @ a) for g in draws(2)]
+    np.testing.assert_allclose(np.mean(found), np.mean(left), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+def test_dependent_columns_count_for_nothing(dtype):
+    rtol = 1e-4 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(leave_one_out_range(np.asarray([[3, 0], [0, 0], [0, 0]], dtype)), 4.5**0.5, rtol=rtol)
+    y = np.random.default_rng(0).standard_normal((30, 4)).astype(dtype)
+    if np.dtype(dtype).kind == "c":
+        y = y + 1j * np.random.default_rng(1).standard_normal((30, 4))
+    y = np.concatenate([y, y[:, :1] * 2 - y[:, 1:2]], axis=1)
+    left = []
+    for i in (2, 3):
+        others = np.delete(y, [i, 4], axis=1).astype(complex)
+        left.append(np.linalg.norm(y[:, i] - others @ np.linalg.pinv(others) @ y[:, i]) ** 2)
+    np.testing.assert_allclose(leave_one_out_range(y) ** 2, np.sum(left) / 5, rtol=rtol)
+    # With a = I and the columns for test vectors, what is left is the same.
+    np.testing.assert_allclose(leave_one_out_nystrom(y, y), np.sum(left) / 5, rtol=rtol)
+
+
+def test_leave_one_out_backends(backend):
+    y = np.asarray([[3.0, 1, 4], [0, 2, 2], [0, 0, 0], [1, 1, 2]])
+    g = np.asarray([[1.0, -1, 0], [1, 1, 2], [1, -1, 0], [-1, 1, 0]])
+    for columns in (2, 3):
+        image, test = y[:, :columns].copy(), g[:, :columns].copy()
+        found = leave_one_out_range(backend.array(image))
+        np.testing.assert_allclose(found, leave_one_out_range(image), rtol=1e-9, atol=1e-14)
+        found = leave_one_out_nystrom(backend.array(test), backend.array(test))
+        np.testing.assert_allclose(found, leave_one_out_nystrom(test, test), rtol=1e-9, atol=1e-14)
+
+
+def test_recorded_gradients():
+    torch = pytest.importorskip("torch")
+    a = torch.tensor(decaying(10), requires_grad=True)
+    for method in METHODS:
+        trace_estimate(a, 6, method=method, rng=0)
+    for function in (spectral_norm_bound, frobenius_norm_bound):
+        function(a, rng=0)
+    leave_one_out_range(a[:, :3])
+    leave_one_out_range(torch.concat([a[:, :3], a[:, :1]], dim=1))
+    leave_one_out_nystrom(a[:, :3], a[:, :3])
+    leave_one_out_nystrom(torch.concat([a[:, :3], a[:, :1]], dim=1), torch.concat([a[:, :3], a[:, :1]], dim=1))

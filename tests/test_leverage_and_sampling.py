@@ -163,10 +163,18 @@ def test_backends(backend):
     [
         (lambda a: leverage_scores(a, ridge=-1.0), ValueError, "ridge must be >= 0, got -1"),
         (lambda a: leverage_scores(a, method="svd"), ValueError, "method must be one of 'exact', 'sketch', got 'svd'"),
-        (lambda a: leverage_scores(a, method="sketch", size=2), ValueError, "size must be at least 4, got 2"),
+        (
+            lambda a: leverage_scores(a, method="sketch", size=2),
+            ValueError,
+            "size must be at least 4, the columns of a, got 2",
+        ),
         (lambda a: leverage_scores(a[0]), ValueError, "a must be a matrix"),
         (lambda a: leverage_scores(a * np.nan), ValueError, "a contains NaN or inf"),
-        (lambda a: lewis_weights(a, 0), ValueError, "p must be > 0, got 0"),
+        (lambda a: lewis_weights(a, 0), ValueError, "p must be >= 0.001, got 0"),
+        (lambda a: lewis_weights(a, np.inf), ValueError, "^p must be finite, got inf"),
+        (lambda a: leverage_scores(a, sketch="srht", size=65), ValueError, "size must be at most 64 .the least power"),
+        (lambda a: importance_sample(np.asarray([1, np.inf]), 2), ValueError, "weights must be finite, got inf"),
+        (lambda a: importance_sample(np.asarray([1, np.nan]), 2), ValueError, "weights must be finite, got nan"),
         (lambda a: importance_sample(a, 2), ValueError, r"weights must have one axis, got shape \(60, 4\)"),
         (lambda a: importance_sample(-np.ones(3), 2), ValueError, "weights must not be negative, got -1"),
         (lambda a: importance_sample(np.zeros(3), 2), ValueError, "weights must have a positive sum"),
@@ -186,3 +194,141 @@ def test_bad_input(call, kind, sentence):
 def test_empty_and_single(shape):
     assert leverage_scores(np.ones(shape)).shape == (shape[0],)
     np.testing.assert_allclose(leverage_scores(np.ones(shape)).sum(), min(1, *shape))
+
+
+EXTREMES = [(np.float64, s) for s in (1e200, 1e-200, 1e-160)] + [(np.float32, s) for s in (1e-30, 1e25)]
+
+
+@pytest.mark.parametrize(("dtype", "scale"), EXTREMES)
+def test_scale(dtype, scale):
+    a = spiked(40, 3).astype(dtype)
+    big = a * dtype(scale)
+    rtol = 1e-3 if dtype == np.float32 else 1e-9
+    ridge = float(np.float64(scale)) ** 2 if dtype == np.float32 else 0.0
+    for method in ("exact", "sketch"):
+        options = {"method": method, "rng": 1}
+        np.testing.assert_allclose(leverage_scores(big, **options), leverage_scores(a, **options), rtol=rtol)
+        np.testing.assert_allclose(
+            leverage_scores(big, ridge=ridge, **options),
+            leverage_scores(a, ridge=float(ridge > 0), **options),
+            rtol=rtol,
+        )
+    far = 1.0 if scale < 1 else 0.0
+    np.testing.assert_allclose(leverage_scores(big, ridge=1.0), (1 - far) * leverage_scores(a), rtol=rtol, atol=1e-30)
+    for p in (1.0, 3.0):
+        np.testing.assert_allclose(lewis_weights(big, p), lewis_weights(a, p), rtol=10 * rtol)
+    b = spiked(40, 2, seed=1).astype(dtype)
+    for kind in ("optimal", "rows", "uniform"):
+        expected = product_probabilities(a.T, b, kind)
+        np.testing.assert_allclose(product_probabilities(big.T, b, kind), expected, rtol=rtol)
+        np.testing.assert_allclose(product_probabilities(a.T, b * dtype(scale), kind), expected, rtol=rtol)
+        product = sampled_product(a.T, b * dtype(scale), 6, kind=kind, rng=2)
+        np.testing.assert_allclose(product / dtype(scale), sampled_product(a.T, b, 6, kind=kind, rng=2), rtol=rtol)
+
+
+def test_ridge_is_scaled():
+    a = spiked(40, 3)
+    np.testing.assert_allclose(leverage_scores(a * 1e145, ridge=1e290), leverage_scores(a, ridge=1.0), rtol=1e-9)
+    np.testing.assert_allclose(leverage_scores(a * 1e-145, ridge=1e-290), leverage_scores(a, ridge=1.0), rtol=1e-9)
+
+
+def test_terms_of_opposite_scales():
+    found = product_probabilities(np.asarray([[1, 1e-180]]), np.asarray([[1.0], [1e180]]))
+    np.testing.assert_allclose(found, [0.5, 0.5])
+
+
+def test_probabilities_by_their_formulas():
+    a, b = spiked(9, 3).T, spiked(9, 2, seed=1)
+    left, right = np.linalg.norm(a, axis=0), np.linalg.norm(b, axis=1)
+    for kind, weights in (("optimal", left * right), ("rows", right**2), ("uniform", np.ones(9))):
+        np.testing.assert_allclose(product_probabilities(a, b, kind), weights / weights.sum(), rtol=1e-12)
+
+
+class Scripted(np.random.Generator):
+    """Draws what it is told."""
+
+    def __init__(self, *draws):
+        super().__init__(np.random.PCG64(0))
+        self.draws = draws
+
+    def random(self, size):
+        assert size == len(self.draws)
+        return np.asarray(self.draws)
+
+
+def test_draws_at_the_ends():
+    draws = Scripted(0.0, 0.25, 0.5, 1 - 2**-53)
+    assert importance_sample(np.asarray([0.0, 1, 1, 0, 2, 0]), 4, rng=draws).index.tolist() == [1, 2, 4, 4]
+
+
+@pytest.mark.parametrize("weights", [[1e308, 1e308], [5e-324, 0, 5e-324], [1e308, 1e-300], [1e300, 0, 1e300]])
+def test_weights_at_the_limits_of_floats(weights):
+    weights = np.asarray(weights)
+    positive = weights[weights > 0]
+    with np.errstate(all="ignore"):
+        share = positive / weights.max()
+    index, log_weight = importance_sample(weights, 8, rng=0)
+    assert np.all(weights[index] > 0)
+    np.testing.assert_allclose(log_weight, np.log(share.sum() / 8 / (weights[index] / weights.max())), atol=1e-12)
+    index, log_weight = importance_sample(weights, 2, replace=False, rng=0)
+    assert sorted(index.tolist()) == np.flatnonzero(weights).tolist()
+    np.testing.assert_array_equal(log_weight, 0)
+    index, log_weight = importance_sample(weights, 1, replace=False, rng=0)
+    assert index.shape == (1,)
+    assert np.isfinite(log_weight[0])
+
+
+def test_priority_by_its_definition():
+    weights, uniform = np.asarray([4.0, 1.0, 0.0, 2.0]), np.asarray([0.5, 0.75, 0.1, 0.2])
+    index, log_weight = importance_sample(weights, 2, replace=False, rng=Scripted(*(1 - uniform)))
+    assert index.tolist() == [3, 0]  # priorities 8, 4/3, 0, 10
+    np.testing.assert_allclose(log_weight, 0, atol=1e-15)
+    index, log_weight = importance_sample(weights, 1, replace=False, rng=Scripted(*(1 - uniform)))
+    np.testing.assert_allclose(log_weight, [np.log(8 / 2)])
+
+
+def test_unchecked_values_reach_the_sketch():
+    with pytest.raises(np.linalg.LinAlgError):
+        leverage_scores(np.full((40, 3), np.nan), method="sketch", check_finite=False, rng=0)
+
+
+@pytest.mark.parametrize("kind", ["srht", "sparse_sign", "count"])
+@pytest.mark.parametrize("shape", [(40, 20), (1, 3), (3, 5)])
+def test_default_sizes(kind, shape):
+    a = np.random.default_rng(0).standard_normal(shape)
+    found = leverage_scores(a, method="sketch", sketch=kind, rng=0)
+    assert found.shape == (shape[0],)
+    if kind == "srht":  # with as many rows as that an isometry
+        np.testing.assert_allclose(found, leverage_scores(a), rtol=1e-9)
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.05])
+def test_lewis_weights_of_small_p(p):
+    column = np.asarray([[1.0], [0.0], [1e-8], [1e8]])
+    expected = np.abs(column[:, 0]) ** p
+    np.testing.assert_allclose(lewis_weights(column, p), expected / expected.sum(), rtol=1e-6)
+    with pytest.warns(ConvergenceWarning):
+        found = lewis_weights(spiked(), p, iterations=20)
+    assert np.all((found > 0) & (found < 2))
+
+
+def test_small_p_converges():
+    a = spiked(20, 3)
+    w = lewis_weights(a, 0.02, rtol=1e-6, iterations=3000)
+    np.testing.assert_allclose(hat(a * ((w / w.max()) ** (0.5 - 1 / 0.02))[:, None]), w, rtol=1e-4)
+
+
+def test_recorded_gradients():
+    torch = pytest.importorskip("torch")
+    a = torch.tensor(spiked(20, 3), requires_grad=True)
+    for call in (
+        lambda: leverage_scores(a),
+        lambda: leverage_scores(a, ridge=1.0),
+        lambda: leverage_scores(a, method="sketch", rng=0),
+        lambda: lewis_weights(a, 1.0),
+        lambda: product_probabilities(a.T, a),
+        lambda: importance_sample(torch.abs(a[:, 0]), 3, rng=0),
+        lambda: importance_sample(torch.abs(a[:, 0]), 3, replace=False, rng=0),
+        lambda: sampled_product(a.T, a, 3, rng=0),
+    ):
+        call()

@@ -25,7 +25,8 @@ def gaussian_gram(x: Any, y: Any, factor: float) -> Any:
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     number = x.dtype.type
     factor = number(factor)
-    left, right = factor * np.vecdot(x, x), factor * np.vecdot(y, y)
+    with np.errstate(over="ignore"):
+        left, right = factor * np.vecdot(x, x), factor * np.vecdot(y, y)
     out = np.empty((len(x), len(y)), x.dtype)
     rows = max(16, TILE // len(y))
     tile, address = _compiled(x.dtype.name), GEMM_ADDRESS[x.dtype.name]
@@ -57,5 +58,5 @@ def _tile(x, y, left, right, twice, address, out):  # type: ignore[no-untyped-de
         row, shift = out[i], left[i]
         for j in range(row.size):
             exponent = row[j] - (shift + right[j])
-            row[j] = exponent if exponent < zero else zero
+            row[j] = zero if exponent > zero else exponent
         exp_sum(row, zero)

@@ -8,6 +8,7 @@ from nlattn.bounds.data import psd, with_spectrum
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import frobenius_norm_bound, leave_one_out_range, spectral_norm_bound, trace_estimate
 from nlattn.linalg.norms import chernoff_factor
+from nlattn.validation import check_choice, check_integer, check_number
 
 __all__ = ["frobenius_norm_limit", "leave_one_out_mean", "spectral_norm_limit", "trace_variance"]
 
@@ -47,6 +48,8 @@ def trace_variance(a: Any, products: int, test: str = "sign") -> float:
     >>> nlattn.bounds.trace_variance(a, 4), nlattn.bounds.trace_variance(a, 4, "gaussian")
     (1.0, 15.5)
     """
+    check_integer("products", products)
+    check_choice("test", test, ("sign", "gaussian"))
     total = np.sum(a * a) - (np.sum(np.diagonal(a) ** 2) if test == "sign" else 0.0)
     return float(2 * total / products)
 
@@ -88,6 +91,7 @@ def spectral_norm_limit(images: Any, failure: float) -> float:
     >>> round(nlattn.bounds.spectral_norm_limit(np.asarray([[1.0, 2.0]]), 0.01), 3)
     15.958
     """
+    check_number("failure", failure, above=0, below=1)
     lengths = np.linalg.norm(images, axis=0)
     return float(failure ** (-1 / lengths.size) * np.sqrt(2 / np.pi) * np.max(lengths))
 
@@ -116,6 +120,7 @@ def frobenius_norm_limit(images: Any, failure: float) -> float:
     >>> round(nlattn.bounds.frobenius_norm_limit(np.ones((1, 10)), 0.01), 2)
     2.39
     """
+    check_number("failure", failure, above=0, below=1)
     count = images.shape[1]
     return float(np.linalg.norm(images) / np.sqrt(count * chernoff_factor(count, failure)))
 
@@ -129,7 +134,10 @@ def _(rng: np.random.Generator) -> tuple[Any, Any]:
 @bound(
     "moment",
     "E (1/s) sum_i 1 / |e_i^T R^-1|^2 = E ||A - Q' Q'^T A||_F^2, Q' from s - 1 columns, A G = Q R with s columns",
-    hypotheses=("the columns of G are independent and equally distributed, with uncorrelated entries of variance 1",),
+    hypotheses=(
+        "the columns of G are independent and equally distributed, with uncorrelated entries of mean 0 and variance 1",
+        "A G has full column rank",
+    ),
     source="arXiv 2207.06342",
     band=(0.95, 1.05),
     trials=3000,
@@ -141,6 +149,7 @@ def leave_one_out_mean(a: Any, test: Any) -> float:
     ----------
     a : array, shape (m, n)
     test : array, shape (n, s - 1)
+        Independent columns of one distribution, with uncorrelated entries of mean 0 and variance 1.
 
     Returns
     -------

@@ -8,6 +8,7 @@ import numpy as np
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import importance_sample, leverage_scores, product_probabilities, sampled_product
 from nlattn.sketch import sketch_operator
+from nlattn.validation import check_integer, check_number
 
 __all__ = ["leverage_sampling", "sampled_product_error", "sketched_leverage"]
 
@@ -41,7 +42,7 @@ def sketched_leverage(distortion: float) -> float:
     >>> nlattn.bounds.sketched_leverage(0.5)
     4.0
     """
-    return 1 / (1 - distortion) ** 2
+    return 1 / (1 - check_number("distortion", distortion, least=0, below=1)) ** 2
 
 
 @experiment(sketched_leverage)
@@ -91,6 +92,10 @@ def leverage_sampling(rank: int, rows: int, failure: float, quality: float = 1.0
     >>> round(nlattn.bounds.leverage_sampling(5, 1000, 0.05), 3)
     0.239
     """
+    check_integer("rank", rank)
+    check_integer("rows", rows)
+    check_number("failure", failure, above=0, below=1)
+    check_number("quality", quality, above=0, most=1)
     # e^2 = c (1 + e/3).
     c = 2 * rank / (quality * rows) * math.log(2 * rank / failure)
     return c / 6 + math.sqrt(c**2 / 36 + c)

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.bounds.data import with_spectrum
+from nlattn.bounds.data import descending, with_spectrum
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import range_finder
+from nlattn.validation import check_integer, check_number
 
 __all__ = [
     "range_finder_frobenius",
@@ -54,7 +55,7 @@ def range_finder_frobenius(singular_values: Any, rank: int, oversampling: int) -
     >>> round(nlattn.bounds.range_finder_frobenius(np.asarray([5.0, 3.0]), 1, 2), 3)
     4.243
     """
-    _, tail = _tails(singular_values, rank)
+    _, tail = _tails(singular_values, rank, oversampling)
     return math.sqrt(1 + rank / (oversampling - 1)) * tail
 
 
@@ -75,7 +76,7 @@ def range_finder_spectral(singular_values: Any, rank: int, oversampling: int) ->
     >>> round(nlattn.bounds.range_finder_spectral(np.asarray([2.0, 1.0, 0.0]), 1, 2), 3)
     4.354
     """
-    first, tail = _tails(singular_values, rank)
+    first, tail = _tails(singular_values, rank, oversampling)
     return (1 + math.sqrt(rank / (oversampling - 1))) * first + math.e * math.sqrt(
         rank + oversampling
     ) / oversampling * tail
@@ -86,7 +87,7 @@ def range_finder_spectral(singular_values: Any, rank: int, oversampling: int) ->
     "E ||A - Q Q^T A||_2 <= [(1 + (k/(p - 1))^(1/2)) s_{k+1}^r + e (k + p)^(1/2)/p (sum_{j>k} s_j^(2r))^(1/2)]^(1/r), "
     "r = 2q + 1, for Q from (A A^T)^q A G",
     hypotheses=("Q is an orthonormal basis of the range of (A A^T)^q A G", *HYPOTHESES[1:], "p >= 2"),
-    source="arXiv 0909.4061, Theorem 10.10 with 10.6",
+    source="arXiv 0909.4061, Proposition 8.6 and Theorem 9.2 with 10.6",
     band=(0.3, 0.9),
     trials=100,
 )
@@ -100,8 +101,8 @@ def range_finder_power(singular_values: Any, rank: int, oversampling: int, power
     >>> [round(nlattn.bounds.range_finder_power(s, 1, 2, q), 3) for q in (0, 1, 9)]
     [4.354, 1.633, 1.081]
     """
-    exponent = 2 * power_iterations + 1
-    powers = np.asarray(singular_values, np.float64) ** exponent
+    exponent = 2 * check_integer("power_iterations", power_iterations, least=0) + 1
+    powers = descending("singular_values", singular_values) ** exponent
     return float(range_finder_spectral(powers, rank, oversampling) ** (1 / exponent))
 
 
@@ -135,7 +136,7 @@ def range_finder_frobenius_tail(singular_values: Any, rank: int, oversampling: i
     >>> round(nlattn.bounds.range_finder_frobenius_tail(np.asarray([2.0, 1.0, 0.0]), 1, 8, 0.01), 2)
     8.46
     """
-    first, tail = _tails(singular_values, rank)
+    first, tail = _tails(singular_values, rank, oversampling, 4)
     t, u = _deviations(oversampling, failure)
     spread = math.e * math.sqrt(rank + oversampling) / (oversampling + 1)
     return (1 + t * math.sqrt(3 * rank / (oversampling + 1))) * tail + u * t * spread * first
@@ -160,20 +161,22 @@ def range_finder_spectral_tail(singular_values: Any, rank: int, oversampling: in
     >>> round(nlattn.bounds.range_finder_spectral_tail(np.asarray([2.0, 1.0, 0.0]), 1, 8, 0.01), 2)
     10.37
     """
-    first, tail = _tails(singular_values, rank)
+    first, tail = _tails(singular_values, rank, oversampling, 4)
     t, u = _deviations(oversampling, failure)
     spread = math.e * math.sqrt(rank + oversampling) / (oversampling + 1)
     return (1 + t * math.sqrt(3 * rank / (oversampling + 1)) + u * t * spread) * first + t * spread * tail
 
 
-def _tails(singular_values: Any, rank: int) -> tuple[float, float]:
+def _tails(singular_values: Any, rank: int, oversampling: int, least: int = 2) -> tuple[float, float]:
     """s_{k+1} and the norm of all from there on."""
-    rest = np.asarray(singular_values, np.float64)[rank:]
+    check_integer("oversampling", oversampling, least=least)
+    rest = descending("singular_values", singular_values)[check_integer("rank", rank, least=0) :]
     return (float(rest[0]), float(np.linalg.norm(rest))) if rest.size else (0.0, 0.0)
 
 
 def _deviations(oversampling: int, failure: float) -> tuple[float, float]:
     """t and u >= 1 with 2 t^-p = exp(-u^2/2) = failure / 2, or less."""
+    check_number("failure", failure, above=0, below=1)
     return max(1.0, (4 / failure) ** (1 / oversampling)), max(1.0, math.sqrt(2 * math.log(2 / failure)))
 
 

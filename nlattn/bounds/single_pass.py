@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.bounds.data import with_spectrum
+from nlattn.bounds.data import descending, with_spectrum
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg.single_pass import single_pass_factors
+from nlattn.validation import check_integer
 
 __all__ = ["single_pass_error"]
 
@@ -16,7 +17,8 @@ RANK = 8
 
 @bound(
     "mean",
-    "E ||A - Q X||_F^2 <= (1 + k/(l - k - 1)) min_{r < k - 1} (1 + r/(k - r - 1)) sum_{j>r} s_j^2, X = (Psi Q)^+ Psi A",
+    "E ||A - Q X||_F^2 <= (1 + k/(l - k - 1)) min_{0 <= r < max(k - 1, 1)} f_r sum_{j>r} s_j^2, f_0 = 1, "
+    "f_r = 1 + r/(k - r - 1), X = (Psi Q)^+ Psi A",
     hypotheses=(
         "Q is an orthonormal basis of the range of A Omega",
         "the entries of Omega (n x k) and Psi (l x m) are independent and standard normal",
@@ -47,8 +49,10 @@ def single_pass_error(singular_values: Any, columns: int, rows: int) -> float:
     >>> nlattn.bounds.single_pass_error(np.asarray([2.0, 1.0, 1.0]), 3, 7)
     8.0
     """
-    squares = np.asarray(singular_values, np.float64) ** 2
-    splits = [(1 + r / (columns - r - 1)) * np.sum(squares[r:]) for r in range(columns - 1)]
+    check_integer("columns", columns)
+    check_integer("rows", rows, least=columns + 2)
+    squares = descending("singular_values", singular_values) ** 2
+    splits = [np.sum(squares)] + [(1 + r / (columns - r - 1)) * np.sum(squares[r:]) for r in range(1, columns - 1)]
     return float((1 + columns / (rows - columns - 1)) * min(splits))
 
 

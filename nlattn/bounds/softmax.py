@@ -6,6 +6,8 @@ import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
 from nlattn.bounds.sparsity import diameter
+from nlattn.methods.exact import exact_attention
+from nlattn.validation import check_number
 
 __all__ = ["entrywise_output", "logit_perturbation", "normaliser_perturbation"]
 
@@ -15,7 +17,7 @@ __all__ = ["entrywise_output", "logit_perturbation", "normaliser_perturbation"]
     "||o' - o|| <= tanh((max_j d_j - min_j d_j)/4) diam(V), d_j the errors of the scores of a row",
     hypotheses=("o and o' are the softmax means of the values for scores s_j and s_j + d_j",),
     source="Elementary",
-    band=(0.05, 0.9),
+    band=(0.03, 0.9),
 )
 def logit_perturbation(errors: Any, values: Any) -> Any:
     """Error of attention whose scores are perturbed.
@@ -42,10 +44,11 @@ def logit_perturbation(errors: Any, values: Any) -> Any:
 
 @experiment(logit_perturbation)
 def _(rng: np.random.Generator) -> tuple[Any, Any]:
-    scores, values = rng.standard_normal((1, 30)), rng.standard_normal((30, 2))
+    query, key, values = (rng.standard_normal(shape) for shape in ((1, 2), (30, 2), (30, 2)))
     errors = 0.3 * rng.uniform(-1, 1, (1, 30)) + 5
-    error = np.linalg.norm(_softmax(scores + errors) @ values - _softmax(scores) @ values)
-    return error, logit_perturbation(errors, values)
+    found = exact_attention(query, key, values, attn_mask=errors, scale=1.0)
+    weights = np.exp(query @ key.T)
+    return np.linalg.norm(found - weights @ values / np.sum(weights)), logit_perturbation(errors, values)
 
 
 @bound(
@@ -53,7 +56,7 @@ def _(rng: np.random.Generator) -> tuple[Any, Any]:
     "||o' - o|| <= (1 - (1 - e^2)^(1/2))/e diam(V), if each weight of a row has a relative error of at most e < 1",
     hypotheses=("o' = sum_j w_j (1 + d_j) v_j / sum_j w_j (1 + d_j), |d_j| <= e", "w_j >= 0, not all 0"),
     source="Elementary; at most e diam(V), and about half of it for small e",
-    band=(0.05, 0.9),
+    band=(0.03, 0.9),
 )
 def entrywise_output(error: Any, values: Any) -> Any:
     """Error of attention whose unnormalised weights are known up to a relative error.
@@ -75,15 +78,18 @@ def entrywise_output(error: Any, values: Any) -> Any:
     >>> float(nlattn.bounds.entrywise_output(0.6, np.asarray([[0.0], [3.0]])).round(9))
     1.0
     """
-    return np.asarray(error) / (1 + np.sqrt(1 - np.asarray(error) ** 2)) * diameter(values)
+    error = np.asarray(error, np.float64)
+    for extreme in (np.min(error, initial=0.0), np.max(error, initial=0.0)):
+        check_number("error", extreme, least=0, below=1)
+    return error / (1 + np.sqrt(1 - error**2)) * diameter(values)
 
 
 @experiment(entrywise_output)
 def _(rng: np.random.Generator) -> tuple[Any, Any]:
-    weights, values = rng.exponential(size=30) ** 2, rng.standard_normal((30, 2))
-    changed = weights * (1 + 0.4 * rng.uniform(-1, 1, 30))
-    error = np.linalg.norm(changed @ values / changed.sum() - weights @ values / weights.sum())
-    return error, entrywise_output(0.4, values)
+    query, key, values = (rng.standard_normal(shape) for shape in ((1, 2), (30, 2), (30, 2)))
+    weights, relative = np.exp(query @ key.T), 0.4 * rng.uniform(-1, 1, (1, 30))
+    found = exact_attention(query, key, values, attn_mask=np.log1p(relative), scale=1.0)
+    return np.linalg.norm(found - weights @ values / np.sum(weights)), entrywise_output(0.4, values)
 
 
 @bound(
@@ -91,7 +97,7 @@ def _(rng: np.random.Generator) -> tuple[Any, Any]:
     "||(D'^-1 - D^-1) A||_2 <= e/(1 - e) ||D^-1 A||_2, if each normaliser has a relative error of at most e < 1",
     hypotheses=("D = diag(A 1) and D' = diag(d'_i), |d'_i - d_i| <= e d_i", "A >= 0, no zero row"),
     source="Elementary",
-    band=(0.05, 1.0),
+    band=(0.2, 1.0),
 )
 def normaliser_perturbation(error: float, norm: float) -> float:
     """Spectral error of attention weights whose normalisers are known up to a relative error.
@@ -113,17 +119,16 @@ def normaliser_perturbation(error: float, norm: float) -> float:
     >>> nlattn.bounds.normaliser_perturbation(0.5, 1.5)
     1.5
     """
+    check_number("error", error, least=0, below=1)
     return error / (1 - error) * norm
 
 
 @experiment(normaliser_perturbation)
 def _(rng: np.random.Generator) -> tuple[Any, Any]:
-    a = np.exp(rng.standard_normal((20, 30)))
-    d = np.sum(a, axis=1, keepdims=True)
-    changed = d * (1 + 0.2 * rng.uniform(-1, 1, d.shape))
-    return np.linalg.norm(a / changed - a / d, 2), normaliser_perturbation(0.2, float(np.linalg.norm(a / d, 2)))
-
-
-def _softmax(scores: Any) -> Any:
-    weights = np.exp(scores - np.max(scores, axis=-1, keepdims=True))
-    return weights / np.sum(weights, axis=-1, keepdims=True)
+    query, key = rng.standard_normal((20, 2)), rng.standard_normal((30, 2))
+    # With the identity for values the output is the matrix of softmax weights, D^-1 A.
+    found, lse = exact_attention(query, key, np.eye(30), scale=1.0, return_lse=True)
+    a = np.exp(query @ key.T)
+    changed = np.exp(lse)[:, None] * (1 + 0.2 * rng.uniform(-1, 1, (20, 1)))
+    norm = float(np.linalg.norm(a / np.sum(a, axis=1, keepdims=True), 2))
+    return np.linalg.norm(a / changed - found, 2), normaliser_perturbation(0.2, norm)

@@ -33,7 +33,9 @@ class Outcome:
         Median of measured / bound; for "mean" and "moment" the ratio of the means.
     violations, allowed : float
         Trials above the bound, and the most that a true statement shows except with probability 1e-6. For "mean" and
-        "moment": by how many standard errors the mean misses the bound, and the most allowed, in the same sense.
+        "moment": by how many standard errors the mean misses the bound, and the most allowed, by the distribution of
+        Student's t. That is exact for normal measurements only: for skewed ones 1e-6 holds roughly, and better the more
+        trials there are.
     holds : bool
         violations <= allowed.
     """
@@ -58,7 +60,8 @@ def check(id: str, *, trials: int | None = None, rng: Any = 0) -> Outcome:
     id : str
         A key of ``nlattn.bounds.BOUNDS``.
     trials : int, default that of the bound
-        At least 2.
+        At least 2. For "mean" and "moment" a few trials allow any mean: the limit of Student's t is then huge, and
+        it is approximate where the measurements are skewed.
     rng : None, int, SeedSequence or Generator, default 0
         Each bound has a stream of its own: its outcome does not depend on which others are checked.
 

@@ -14,6 +14,9 @@ from nlattn.cli.table import number
 
 __all__ = ["check_bounds"]
 
+#: More standard errors than this, z, allow any mean.
+MOST_ALLOWED = 1000.0
+
 READING_AID = """\
 How to read this: each bound was measured in random trials that satisfy its hypotheses. "bound" and "median" are \
 medians over the trials; "worst" is what was measured in the trial that came closest to its own bound, or passed it, \
@@ -33,7 +36,9 @@ def check_bounds(ids: list[str], trials: int | None, seed: int, json: str | None
     for outcome in outcomes:
         _print(console, BOUNDS[outcome.id], outcome)
     failed = [outcome.id for outcome in outcomes if not outcome.holds]
-    verdict = f"{len(failed)} fail: {', '.join(failed)}" if failed else "all hold"
+    undecided = sum(map(_undecided, outcomes))
+    verdict = f"{len(failed)} fail: {', '.join(failed)}" if failed else "none fails" if undecided else "all hold"
+    verdict += f", {undecided} with too few trials to tell" if undecided else ""
     console.print(Text(f"{len(outcomes)} bound{'s' * (len(outcomes) > 1)} checked, {verdict}.\n", style="bold"))
     console.print(Text(READING_AID, style="dim"), width=min(console.width, 100))
     rows = [_row(BOUNDS[outcome.id], outcome) for outcome in outcomes]
@@ -53,6 +58,8 @@ def _measure(ids: list[str], trials: int | None, seed: int, errors: Console) -> 
 
 def _print(console: Console, record: Bound, outcome: Outcome) -> None:
     verdict = ("holds", "green") if outcome.holds else ("FAILS", "bold red")
+    if _undecided(outcome):
+        verdict = ("too few trials to tell", "yellow")
     measured = (
         f"bound {number(outcome.bound)}, measured {number(outcome.median)} (median), "
         f"{number(outcome.worst)} (worst, {number(outcome.worst_ratio)} of its bound)"
@@ -61,6 +68,11 @@ def _print(console: Console, record: Bound, outcome: Outcome) -> None:
     for line in (record.statement, f"{measured}; {_count(record, outcome)}"):
         console.print(Padding(Text(line), (0, 0, 0, 2)))
     console.print()
+
+
+def _undecided(outcome: Outcome) -> bool:
+    means = BOUNDS[outcome.id].kind in ("mean", "moment")
+    return means and outcome.holds and outcome.allowed > MOST_ALLOWED
 
 
 def _count(record: Bound, outcome: Outcome) -> str:

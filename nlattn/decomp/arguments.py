@@ -1,5 +1,6 @@
 """Arguments of tensor decompositions, checked."""
 
+import math
 from typing import Any
 
 from nlattn.validation import check_integer, check_number, floating, namespace
@@ -8,11 +9,13 @@ __all__ = ["check_mode", "check_ranks", "check_tolerance", "common", "either", "
 
 
 def tensor(name: str, x: Any, *, check_finite: bool = True) -> Any:
-    """`floating`, complex allowed, for an array with at least one axis and one element."""
+    """`floating`, complex allowed, for an array with at least one axis and one element, laid out in C order."""
     x = floating(name, x, allow_complex=True, check_finite=check_finite)
     if x.ndim == 0 or 0 in x.shape:
         raise ValueError(f"{name} must have at least one axis and one element, got shape {tuple(x.shape)}")
-    return x
+    xp, shape = namespace(**{name: x}), tuple(x.shape)
+    # Reshaping to one axis copies what is strided, once for all; each unfolding would copy it again.
+    return xp.reshape(xp.reshape(x, (math.prod(shape),)), shape)
 
 
 def check_mode(mode: Any, ndim: int) -> int:

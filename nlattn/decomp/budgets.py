@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from nlattn.decomp.norms import CANCELLED
+from nlattn.linalg.magnitudes import CANCELLED
 
 __all__ = ["Budget", "within"]
 

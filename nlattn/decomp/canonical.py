@@ -8,12 +8,12 @@ from typing import Any
 from nlattn.decomp.alternating import Rules, alternate
 from nlattn.decomp.arguments import check_tolerance, tensor
 from nlattn.decomp.degeneracy import cancelling_pair
-from nlattn.decomp.norms import scaled
 from nlattn.decomp.results import CPTensor
 from nlattn.decomp.sampled import Sampler, alternate_on_samples
 from nlattn.decomp.starts import extended, grown, started
 from nlattn.decomp.sweeps import Model, Sweeper
 from nlattn.errors import ConvergenceWarning
+from nlattn.linalg.magnitudes import scaled
 from nlattn.rng import generator
 from nlattn.validation import check_choice, check_integer, check_number, namespace
 
@@ -43,7 +43,7 @@ def cp(
         Real or complex.
     rank : int
         Number of components; may exceed the dimensions. With `rtol` the most that is tried, by default the size of `x`
-        over its longest dimension, which always suffices for an exact decomposition.
+        over its longest dimension, which always suffices for an exact decomposition but may be very expensive.
     rtol : float, optional
         Relative error to reach, at least 100 eps. Ranks 1, 2, 4, ... are tried until one reaches it, then the gap to
         the last one that did not is bisected. What is found is an upper bound of the smallest rank that would do. A
@@ -87,10 +87,13 @@ def cp(
     products, or, where they would cancel, from the difference itself. Directions in which the normal equations
     are singular are left out, so that dependent, repeated or vanishing components are no error.
 
+    A tensor may have no best approximation of a rank: with orthonormal a and b, a o a o b + a o b o a + b o a o a has
+    rank 3, and approximations of rank 2 whose errors go to 0 while their weights go to infinity.
+
     Bounds: ``tucker_lower_bound`` with all ranks equal to `rank` holds for the error; ``khatri_rao_leverage`` and
     ``khatri_rao_least_squares`` for "sampled".
 
-    Sources: DOI 10.1137/07070111X (survey), 10.1002/cem.1236 (shared products), arXiv 2006.16438 ("sampled").
+    Sources: DOI 10.1137/07070111X (survey), 10.1109/TSP.2013.2269903 (shared products), arXiv 2006.16438 ("sampled").
 
     Examples
     --------

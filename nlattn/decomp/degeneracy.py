@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nlattn.decomp.least_squares import gram, hadamard
-from nlattn.decomp.norms import number
+from nlattn.linalg.magnitudes import number
 
 __all__ = ["cancelling_pair"]
 

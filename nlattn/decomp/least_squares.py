@@ -29,9 +29,11 @@ def solved(xp: Any, rhs: Any, matrix: Any) -> Any:
 
 
 def normalised(xp: Any, a: Any) -> tuple[Any, Any]:
-    """The columns of `a` divided by their norms, and the norms; columns of zeros stay."""
+    """The columns of `a` divided by their norms, and the norms; columns too small for their squares become 0."""
     norms = xp.linalg.vector_norm(a, axis=0)
-    return a / xp.maximum(norms, xp.full_like(norms, float(xp.finfo(a.dtype).smallest_normal))), norms
+    least = float(xp.finfo(a.dtype).smallest_normal) ** 0.5
+    kept = xp.astype(norms > least, norms.dtype)
+    return a * (kept / xp.maximum(norms, xp.full_like(norms, least))), norms * kept
 
 
 def updated(xp: Any, rhs: Any, matrix: Any, old: Any, damping: float) -> tuple[Any, Any]:

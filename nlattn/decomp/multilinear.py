@@ -8,12 +8,12 @@ from typing import Any
 
 from nlattn.decomp.arguments import check_ranks, check_tolerance, either, tensor
 from nlattn.decomp.budgets import Budget, within
-from nlattn.decomp.norms import CANCELLED, number, residual_norm, scaled, squared_norm
 from nlattn.decomp.orthogonal_iteration import orthogonal_iteration
 from nlattn.decomp.results import TuckerTensor
 from nlattn.decomp.subspaces import adjoint, leading_basis, signed, sketched_basis
 from nlattn.decomp.unfolding import multiplied, unfold
 from nlattn.errors import ConvergenceWarning
+from nlattn.linalg.magnitudes import CANCELLED, number, residual_norm, scaled, squared_norm
 from nlattn.rng import generator
 from nlattn.validation import check_choice, check_integer, check_number, namespace
 

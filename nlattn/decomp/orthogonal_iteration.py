@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from nlattn.decomp.norms import number, squared_norm
 from nlattn.decomp.subspaces import adjoint, leading_basis
 from nlattn.decomp.unfolding import multiplied, unfold
+from nlattn.linalg.magnitudes import number, squared_norm
 
 __all__ = ["orthogonal_iteration"]
 

@@ -8,16 +8,16 @@ import numpy as np
 from nlattn.decomp.alternating import Rules
 from nlattn.decomp.columnwise import columnwise
 from nlattn.decomp.least_squares import gram, updated
-from nlattn.decomp.norms import number, squared_norm
 from nlattn.decomp.sampling import draw_rows, selected_rows
 from nlattn.decomp.sweeps import Model, Sweeper
 from nlattn.decomp.unfolding import unfold
+from nlattn.linalg.magnitudes import number, squared_norm
 from nlattn.rng import moved
 
 __all__ = ["Sampler", "alternate_on_samples"]
 
 # Entries of the tensor on which errors are estimated, and sweeps without a new best one that end the search.
-ENTRIES, PATIENCE = 1 << 14, 8
+ENTRIES, PATIENCE = 1 << 14, 5
 
 
 class Sampler:

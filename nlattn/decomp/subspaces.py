@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.decomp.budgets import Budget
-from nlattn.decomp.norms import number, squared_norm
+from nlattn.linalg.magnitudes import number, squared_norm
 from nlattn.rng import standard_normal
 
 __all__ = ["adjoint", "leading_basis", "signed", "sketched_basis"]

@@ -6,9 +6,9 @@ from typing import Any
 
 from nlattn.decomp.arguments import check_tolerance, either, tensor
 from nlattn.decomp.budgets import Budget, within
-from nlattn.decomp.norms import CANCELLED, number, residual_norm, scaled, squared_norm
 from nlattn.decomp.subspaces import adjoint, leading_basis
 from nlattn.decomp.trains import TensorTrain, check_train, product
+from nlattn.linalg.magnitudes import CANCELLED, number, residual_norm, scaled, squared_norm
 from nlattn.validation import namespace
 
 __all__ = ["tensor_train"]

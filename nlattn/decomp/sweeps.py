@@ -12,9 +12,9 @@ from typing import Any
 
 from nlattn.decomp.columnwise import columnwise
 from nlattn.decomp.least_squares import gram, hadamard, normalised, updated
-from nlattn.decomp.norms import CANCELLED, number, residual_norm
 from nlattn.decomp.results import halves
 from nlattn.kernels.contract_columns import contract_columns
+from nlattn.linalg.magnitudes import CANCELLED, number, residual_norm
 
 __all__ = ["Model", "Sweeper"]
 

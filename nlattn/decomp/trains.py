@@ -9,8 +9,8 @@ from array_api_compat import array_namespace
 
 from nlattn.decomp.arguments import check_ranks, check_tolerance, either
 from nlattn.decomp.budgets import Budget
-from nlattn.decomp.norms import residual_norm, scaled
 from nlattn.decomp.subspaces import adjoint, leading_basis
+from nlattn.linalg.magnitudes import residual_norm, scaled
 
 __all__ = ["TensorTrain", "check_train", "product"]
 

@@ -5,6 +5,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from nlattn.dispatch import kernel
+from nlattn.kernels.precision import number
 
 __all__ = ["choose_pivots"]
 
@@ -38,9 +39,9 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
     xp = array_namespace(core)
     is_complex = xp.isdtype(core.dtype, "complex floating")
     rest = core
-    before = [float(x) for x in _diagonal(xp, core)]
-    least = [float(x) for x in floors]
-    uniform = None if draws is None else [float(x) for x in draws]
+    before = [number(x) for x in _diagonal(xp, core)]
+    least = [number(x) for x in floors]
+    uniform = None if draws is None else [number(x) for x in draws]
     chosen: list[int] = []
     columns: list[Any] = []
     for step in range(core.shape[0]):
@@ -48,7 +49,7 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
             break
         now = _diagonal(xp, rest)
         at = step if uniform is not None else int(xp.argmax(now))
-        value = float(now[at])
+        value = number(now[at])
         if uniform is None:
             if value <= least[at] or (chosen and value < threshold):
                 break

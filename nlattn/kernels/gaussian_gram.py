@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.dispatch import kernel
@@ -24,9 +25,11 @@ def gaussian_gram(x: Any, y: Any, factor: float) -> Any:
     Returns
     -------
     array, shape (m, n)
-        Squared distances are formed as ``|x|^2 + |y|^2 - 2 x y``, and 0 where that is negative.
+        Squared distances are formed as ``|x|^2 + |y|^2 - 2 x y``, and 0 where that is negative; NaN where squares
+        overflow.
     """
     xp = array_namespace(x, y)
-    exponent = (x * (2 * factor)) @ xp.matrix_transpose(y)
-    exponent = exponent - factor * (xp.sum(x * x, axis=1)[:, None] + xp.sum(y * y, axis=1)[None, :])
-    return xp.exp(xp.where(exponent < 0, exponent, xp.zeros_like(exponent)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponent = (x * (2 * factor)) @ xp.matrix_transpose(y)
+        exponent = exponent - factor * (xp.sum(x * x, axis=1)[:, None] + xp.sum(y * y, axis=1)[None, :])
+    return xp.exp(xp.where(exponent > 0, xp.zeros_like(exponent), exponent))

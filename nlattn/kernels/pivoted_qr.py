@@ -5,6 +5,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from nlattn.dispatch import kernel
+from nlattn.kernels.precision import number
 
 __all__ = ["pivoted_qr"]
 
@@ -27,7 +28,7 @@ def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
     r : array, shape (r, n)
         ``q^H a``, with its columns in the order of `a`.
     pivots : integer array, shape (r,)
-        ``a[:, pivots] = q @ r[:, pivots]``, where the last factor is upper triangular.
+        ``a[:, pivots] = q @ r[:, pivots]``, where the last factor is upper triangular. Of equally long columns any.
     """
     xp = array_namespace(a)
     m, n = a.shape
@@ -37,7 +38,7 @@ def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
     for _ in range(k):
         squares = xp.sum(xp.real(rest * xp.conj(rest)) if _is_complex(xp, a) else rest * rest, axis=0)
         at = int(xp.argmax(squares))
-        length = float(squares[at]) ** 0.5
+        length = number(squares[at]) ** 0.5
         if cutoff is None:
             cutoff = max(m, n) * float(xp.finfo(a.dtype).eps) * length
         if not length > cutoff:

@@ -1,10 +1,15 @@
-"""The dtype in which sums are formed."""
+"""The dtype in which sums are formed, and numbers on the host."""
 
 from typing import Any
 
-__all__ = ["accumulator"]
+__all__ = ["accumulator", "number"]
 
 
 def accumulator(xp: Any, dtype: Any) -> Any:
     """float64 for float64, in either byte order; float32 for all that is narrower."""
     return xp.float64 if xp.finfo(dtype).bits > 32 else xp.float32
+
+
+def number(x: Any) -> float:
+    """An array of no axes as a float, also where gradients are recorded."""
+    return float(x.detach() if hasattr(x, "detach") else x)

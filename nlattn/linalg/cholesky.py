@@ -10,10 +10,11 @@ from nlattn.kernels.choose_pivots import choose_pivots
 from nlattn.kernels.segment_sum import segment_sum
 from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.kernels.top_k import top_k
+from nlattn.linalg.magnitudes import number
 from nlattn.linalg.operators import adjoint
 from nlattn.linalg.psd import psd
 from nlattn.rng import generator, moved
-from nlattn.validation import check_choice, check_integer, check_number
+from nlattn.validation import all_finite, check_choice, check_integer, check_number
 
 __all__ = ["PivotedCholesky", "pivoted_cholesky"]
 
@@ -78,7 +79,8 @@ def pivoted_cholesky(
     Raises
     ------
     ValueError
-        If a diagonal entry of `a` or of what is left is negative beyond rounding: `a` is not semidefinite.
+        If a diagonal entry of `a` or of what is left is negative beyond rounding: `a` is not semidefinite. Entries that
+        are not looked at are not checked, nor is symmetry.
 
     Notes
     -----
@@ -105,7 +107,8 @@ def pivoted_cholesky(
     random = generator(rng)
 
     diagonal = xp.astype(entries.diagonal(), xp.float64)
-    trace = float(xp.sum(diagonal))
+    diagonal = xp.where(diagonal > 0, diagonal, xp.zeros_like(diagonal))
+    trace = number(xp.sum(diagonal))
     eps = float(xp.finfo(op.dtype).eps)
     residual = diagonal
     factors: list[Any] = []
@@ -115,10 +118,12 @@ def pivoted_cholesky(
         # What is left is the difference of numbers as large as the diagonal: below this it is rounding.
         noise = 10 * eps * (found + 2) * diagonal
         left = xp.where(residual > noise, residual, xp.zeros_like(residual))
-        if float(xp.sum(left)) <= 0 or (rtol is not None and float(xp.sum(residual)) <= rtol * trace):
+        if number(xp.sum(left)) <= 0 or (rtol is not None and number(xp.sum(residual)) <= rtol * trace):
             break
         candidates, threshold = _candidates(left, min(block, n), pivoting, random)
         core = entries.block(candidates)
+        if check_finite and not all_finite(xp, core):
+            raise ValueError("a contains NaN or inf; clean it, or pass check_finite=False to let it through")
         for factor in factors:
             rows = xp.take(factor, candidates, axis=0)
             core = core - rows @ adjoint(rows)
@@ -129,10 +134,12 @@ def pivoted_cholesky(
             continue
         new = xp.take(candidates, chosen)
         columns, squares = _panel(entries, factors, new, triangle)
+        if check_finite and not all_finite(xp, squares):
+            raise ValueError("a contains NaN or inf; clean it, or pass check_finite=False to let it through")
         keep = new.shape[0]
         if rtol is not None:
             gone = xp.cumulative_sum(_squares(columns, axis=0))
-            keep = 1 + min(int(xp.sum(xp.astype(gone < float(xp.sum(residual)) - rtol * trace, xp.int64))), keep - 1)
+            keep = 1 + min(int(xp.sum(xp.astype(gone < number(xp.sum(residual)) - rtol * trace, xp.int64))), keep - 1)
             if keep < new.shape[0]:
                 columns, new = columns[:, :keep], new[:keep]
                 squares = _squares(columns, axis=1)
@@ -145,11 +152,12 @@ def pivoted_cholesky(
         pivots.append(new)
     chosen = xp.concat(pivots) if pivots else xp.zeros((0,), dtype=xp.int64, device=op.like.device)
     residual = _without(residual, chosen)
-    error = float(xp.sum(residual)) / trace if trace > 0 else 0.0
+    error = number(xp.sum(residual)) / trace if trace > 0 else 0.0
+    factor = xp.concat(factors, axis=1) if factors else xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
     return PivotedCholesky(
         chosen,
-        xp.concat(factors, axis=1) if factors else xp.zeros((n, 0), dtype=op.dtype, device=op.like.device),
-        xp.astype(residual, entries.diagonal().dtype),
+        factor * op.scale**0.5,
+        xp.astype(residual * op.scale, entries.diagonal().dtype),
         error,
     )
 
@@ -187,8 +195,8 @@ def _candidates(left: Any, size: int, pivoting: str, random: np.random.Generator
         values, index = top_k(left, min(size + 1, left.shape[0]))
         positive = int(xp.sum(xp.astype(values > 0, xp.int64)))
         size = min(size, positive)
-        return index[:size], float(values[size]) if size < values.shape[0] else 0.0
+        return index[:size], number(values[size]) if size < values.shape[0] else 0.0
     ends = xp.cumulative_sum(left)
     # Strictly below the last end, so that no item of probability 0 can be drawn.
-    draws = np.minimum(random.random(size), 1 - 2**-52) * float(ends[-1])
+    draws = np.minimum(random.random(size), 1 - 2**-52) * number(ends[-1])
     return xp.searchsorted(ends, moved(draws, left), side="right"), 0.0

@@ -8,9 +8,10 @@ from array_api_compat import array_namespace
 from nlattn.errors import ConvergenceWarning
 from nlattn.kernels.pivoted_qr import pivoted_qr
 from nlattn.kernels.solve_triangular import solve_triangular
+from nlattn.linalg.magnitudes import number, squared_norm
 from nlattn.linalg.operators import Operator, adjoint, operator
 from nlattn.linalg.ranges import grow
-from nlattn.linalg.residuals import Residual, frobenius_squared
+from nlattn.linalg.residuals import Residual
 from nlattn.linalg.svd import BLOCK
 from nlattn.rng import generator
 from nlattn.sketch.factory import SKETCHES
@@ -144,14 +145,15 @@ def cur(
         Number of columns and of rows, at most min(m, n); with `rtol` their largest number.
     rtol : float, optional
         Wanted relative error in the Frobenius norm, at least 8 eps. The columns meet half of it; where the rows do not
-        leave the error within it, a ConvergenceWarning says so.
+        leave the error within it, and below about sqrt(eps), a ConvergenceWarning says so.
     oversampling, power_iterations, sketch, rng, check_finite
         As in `interpolative_decomposition`.
 
     Returns
     -------
     CUR
-        ``columns``, ``core``, ``rows``, ``error``.
+        ``columns``, ``core``, ``rows``, and the ``error`` of their product. Fewer columns and rows than `rank` where
+        more would be dependent to sqrt(eps), so that the core would amplify rounding errors.
 
     Notes
     -----
@@ -167,24 +169,30 @@ def cur(
     True
     """
     op = operator("a", a, check_finite=check_finite)
-    first = None if rtol is None else max(rtol / 2, 8 * float(op.xp.finfo(op.dtype).eps))
+    xp = op.xp
+    eps = float(xp.finfo(op.dtype).eps)
+    if rtol is not None:
+        rtol = check_number("rtol", rtol, least=8 * eps, below=1.0)
+    first = None if rtol is None else max(rtol / 2, 8 * eps)
     residual, q, columns, _ = _columns(op, rank, first, oversampling, power_iterations, sketch, rng)
     c = _take(op, columns)
-    _, _, rows = pivoted_qr(adjoint(c), columns.shape[0])
-    r = adjoint(_take(op.adjoint, rows))
-    xp = op.xp
-    right, triangle = xp.linalg.qr(adjoint(r), mode="reduced")
-    middle = adjoint(q) @ (op @ right)
-    core = solve_triangular(adjoint(q) @ c, middle, lower=False)
+    _, r, rows = pivoted_qr(adjoint(c), columns.shape[0])
+    # The core is of the size of the inverse of the least pivot: beyond sqrt(eps) it would amplify rounding.
+    pivots = xp.abs(xp.linalg.diagonal(xp.take(r, rows, axis=1)))
+    kept = int(xp.sum(xp.astype(pivots > eps**0.5 * pivots[0], xp.int64))) if pivots.shape[0] else 0
+    columns, rows, c, q = columns[:kept], rows[:kept], c[:, :kept], q[:, :kept]
+    few = adjoint(_take(op.adjoint, rows))
+    right, triangle = xp.linalg.qr(adjoint(few), mode="reduced")
+    core = solve_triangular(adjoint(q) @ c, adjoint(q) @ (op @ right), lower=False)
     core = adjoint(solve_triangular(triangle, adjoint(core), lower=False))
-    error = residual.of(q, right @ adjoint(middle))
-    _warn(f"{columns.shape[0]} columns and rows have", error, rtol)
-    return CUR(columns, core, rows, error)
+    error = residual.explicit(c @ core, few)
+    _warn(f"{kept} columns and rows have", error, rtol)
+    return CUR(columns, core / op.scale, rows, error)
 
 
 def _warn(what: str, error: float, rtol: float | None) -> None:
     if rtol is not None and error > rtol:
-        message = f"{what} a relative error of {error:.2g}, more than rtol={rtol:g}: raise rank, or leave it out"
+        message = f"{what} a relative error of {error:.2g}, more than rtol={rtol:g}: raise rank or rtol"
         warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
 
@@ -233,7 +241,7 @@ def _shortened(residual: Residual, q: Any, pivots: Any, image: Any, rtol: float 
     if rtol is None:
         return residual, q, pivots, image
     xp = array_namespace(image)
-    squares = [frobenius_squared(image[:, j : j + 1]) for j in range(image.shape[1])]
+    squares = [number(squared_norm(image[:, j : j + 1])) for j in range(image.shape[1])]
     error = residual.of(q, image)
     left, keep = error**2, len(squares)
     while keep > 0 and residual.squared > 0 and (left := left + squares[keep - 1] / residual.squared) <= rtol**2:

@@ -1,12 +1,13 @@
 """Upper limits of norms from products with random vectors."""
 
 import math
+import sys
 from typing import Any, NamedTuple
 
 from scipy import optimize
 
-from nlattn.linalg.operators import operator
-from nlattn.linalg.residuals import frobenius_squared
+from nlattn.linalg.magnitudes import number, scaled, squared_norm
+from nlattn.linalg.operators import Operator, operator
 from nlattn.rng import generator, standard_normal
 from nlattn.validation import check_integer, check_number
 
@@ -46,6 +47,7 @@ def spectral_norm_bound(
     products : int, default 10
         r: more of them make the limit tighter, by ``failure^(-1/r)``.
     failure : float, default 1e-3
+        Above 0. Refused if the limit is beyond the largest float64 number.
     rng : None, int, SeedSequence or Generator, optional
         Must be independent of the matrix: a residual needs fresh vectors.
     check_finite : bool, default True
@@ -69,9 +71,9 @@ def spectral_norm_bound(
     op = operator("a", a, allow_complex=False, check_finite=check_finite)
     failure = check_number("failure", failure, above=0.0, below=1.0)
     count = check_integer("products", products)
-    images = op @ standard_normal(generator(rng), (op.shape[1], count), op.like)
-    largest = max((math.sqrt(frobenius_squared(images[:, i : i + 1])) for i in range(count)), default=0.0)
-    return NormBound(failure ** (-1 / count) * math.sqrt(2 / math.pi) * largest, failure, largest)
+    images, _, scale = _images(op, count, rng)
+    largest = scale * max(math.sqrt(number(squared_norm(images[:, i : i + 1]))) for i in range(count))
+    return _limit(-math.log(failure) / count, math.sqrt(2 / math.pi), largest, failure, count)
 
 
 def frobenius_norm_bound(
@@ -99,12 +101,37 @@ def frobenius_norm_bound(
     op = operator("a", a, allow_complex=False, check_finite=check_finite)
     failure = check_number("failure", failure, above=0.0, below=1.0)
     count = check_integer("products", products)
-    images = op @ standard_normal(generator(rng), (op.shape[1], count), op.like)
-    mean = frobenius_squared(images) / count
-    return NormBound(math.sqrt(mean / chernoff_factor(count, failure)), failure, math.sqrt(mean))
+    _, norm, scale = _images(op, count, rng)
+    return _limit(-_log_chernoff(count, failure) / 2, 1.0, scale * norm / math.sqrt(count), failure, count)
 
 
 def chernoff_factor(products: int, failure: float) -> float:
     """The t < 1 with ``(t e^(1 - t))^(products / 2) = failure``."""
+    return math.exp(_log_chernoff(products, failure))
+
+
+def _log_chernoff(products: int, failure: float) -> float:
     aim = 2 * math.log(failure) / products
-    return math.exp(optimize.brentq(lambda x: x + 1 - math.exp(x) - aim, aim - 1, 0.0))
+    return float(optimize.brentq(lambda x: x + 1 - math.exp(x) - aim, aim - 1, 0.0))
+
+
+def _images(op: Operator, count: int, rng: Any) -> tuple[Any, float, float]:
+    """Products with Gaussian vectors as `scaled` gives them, with the scale of `op` too."""
+    images = op @ standard_normal(generator(rng), (op.shape[1], count), op.like)
+    if 0 in images.shape:
+        return images, 0.0, 1.0
+    images, norm, scale = scaled(images)
+    return images, norm, scale * op.scale
+
+
+def _limit(log_factor: float, constant: float, estimate: float, failure: float, count: int) -> NormBound:
+    root = math.exp(log_factor / 2)  # its square may overflow where the limit does not
+    value = root * (constant * estimate) * root
+    if value == math.inf and math.isfinite(estimate):
+        # log_factor is -log(failure) / count, and a constant more as long as the factor is as large as this.
+        room = math.log(sys.float_info.max) - math.log(constant * estimate) - (log_factor + math.log(failure) / count)
+        raise ValueError(
+            f"failure must be above about {math.exp(-count * room):.2g}, or products larger, for a limit below "
+            f"{sys.float_info.max:.2g}, got failure={failure:g} and products={count}"
+        )
+    return NormBound(value, failure, estimate)

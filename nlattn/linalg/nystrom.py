@@ -3,10 +3,12 @@
 import math
 from typing import Any, NamedTuple
 
+import array_api_compat
 from array_api_compat import array_namespace
 
-from nlattn.linalg.operators import adjoint, operator
-from nlattn.linalg.orthonormal import complete, orthonormal
+from nlattn.linalg.magnitudes import number, squared_norm
+from nlattn.linalg.operators import Operator, adjoint, operator
+from nlattn.linalg.orthonormal import complete, extend
 from nlattn.linalg.psd import KernelMatrix, psd
 from nlattn.rng import generator, standard_normal
 from nlattn.sketch.factory import SKETCHES, sketch_operator
@@ -65,13 +67,15 @@ def nystrom_approximation(
     Raises
     ------
     ValueError
-        If the projection of `a` on the random block has an eigenvalue that is negative beyond rounding.
+        If a matrix is not Hermitian, or its projection on the random block has an eigenvalue that is negative beyond
+        rounding.
 
     Notes
     -----
     ``a W (W^H a W)^+ W^H a``, at least `a` minus its tail and never above `a`, cut to `rank`; with a shift of rounding
-    size that is subtracted at the end (arXiv 1706.05736, algorithm 3). ``nlattn.bounds``: ``nystrom_nuclear``,
-    ``nystrom_structural_spectral``, ``nystrom_structural_frobenius``, ``nystrom_structural_nuclear``.
+    size that is subtracted at the end (arXiv 1706.05736, algorithm 3). ``nlattn.bounds``: ``nystrom_nuclear``, and for
+    `rank` without oversampling ``nystrom_structural_spectral``, ``nystrom_structural_frobenius``,
+    ``nystrom_structural_nuclear``.
     Costs one product of `a` with rank + oversampling columns.
 
     Examples
@@ -81,26 +85,28 @@ def nystrom_approximation(
     >>> values.round(6)
     array([4., 1.])
     """
-    if isinstance(a, KernelMatrix) or hasattr(a, "__array_namespace__") or hasattr(a, "__dlpack__"):
+    entries: Any = None
+    if isinstance(a, KernelMatrix) or array_api_compat.is_array_api_obj(a):
         entries, op = psd("a", a, check_finite=check_finite)
+        _check_hermitian(op)
     else:
-        entries, op = None, operator("a", a, check_finite=check_finite)
-        if op.shape[0] != op.shape[1]:
-            raise ValueError(f"a must be square, got shape {op.shape}")
+        op = operator("a", a, check_finite=check_finite)
     xp, n = op.xp, op.shape[0]
+    if n != op.shape[1]:
+        raise ValueError(f"a must be square, got shape {op.shape}")
     rank = check_integer("rank", rank, least=0, most=n, why="the size of a")
     width = min(n, rank + check_integer("oversampling", oversampling, least=0)) if rank else 0
     check_choice("sketch", sketch, tuple(SKETCHES))
     random = generator(rng)
-    trace = None if entries is None else float(xp.sum(xp.astype(entries.diagonal(), xp.float64)))
+    trace = None if entries is None else number(xp.sum(xp.astype(entries.diagonal(), xp.float64)))
     if width == 0 or trace == 0:
         values, vectors, error = xp.zeros((0,), dtype=xp.float64, device=op.like.device), None, 1.0 if trace else 0.0
     else:
-        test = orthonormal(sketch_operator(sketch, width, n, rng=random).T.matrix(op.like))
+        test = extend(None, sketch_operator(sketch, width, n, rng=random).T.matrix(op.like))
         values, vectors, left = _from_sketch(op @ test, test)
-        total = left + float(xp.sum(values)) if trace is None else trace
+        total = left + number(xp.sum(values)) if trace is None else trace
         values, vectors = values[:rank], vectors[:, :rank]
-        error = max(total - float(xp.sum(values)), 0.0) / total if total > 0 else 0.0
+        error = max(total - number(xp.sum(values)), 0.0) / total if total > 0 else 0.0
     missing = rank - values.shape[0]
     if missing > 0:
         none = xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
@@ -109,7 +115,20 @@ def nystrom_approximation(
     elif vectors is None:
         vectors = xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
     real = xp.float32 if xp.finfo(op.dtype).bits == 32 else xp.float64
-    return Eigen(xp.astype(values, real), vectors, error)
+    return Eigen(xp.astype(values * op.scale, real), vectors, error)
+
+
+def _check_hermitian(op: Operator) -> None:
+    """Raise for a matrix that differs from its adjoint by more than rounding, looked at in blocks of rows."""
+    if op.array is None:
+        return
+    a, n, step, total = op.array, op.shape[0], 512, 0.0
+    for i in range(0, n, step):
+        rows = slice(i, min(i + step, n))
+        total += number(squared_norm(a[rows, :] - adjoint(a[:, rows])))
+    size = number(squared_norm(a))
+    if total > 100 * float(op.xp.finfo(op.dtype).eps) * size:
+        raise ValueError(f"a must be Hermitian, got a relative distance of {math.sqrt(total / size):.1g} from a^H")
 
 
 def _from_sketch(image: Any, test: Any) -> tuple[Any, Any, float]:
@@ -118,13 +137,15 @@ def _from_sketch(image: Any, test: Any) -> tuple[Any, Any, float]:
     precise = xp.complex128 if xp.isdtype(image.dtype, "complex floating") else xp.float64
     eps = float(xp.finfo(image.dtype).eps)
     y, w = xp.astype(image, precise), xp.astype(test, precise)
-    size = float(xp.linalg.matrix_norm(y))
+    size = number(xp.linalg.matrix_norm(y))
     shift = math.sqrt(y.shape[0]) * eps * size
     core = adjoint(w) @ y
     core = 0.5 * (core + adjoint(core))
     values, vectors = xp.linalg.eigh(core)
-    if float(values[0]) < -100 * shift - 1e-300:
-        raise ValueError(f"a must be positive semidefinite; it has a Rayleigh quotient of {float(values[0]):g}")
+    if number(values[0]) < -100 * shift - 1e-300:
+        raise ValueError(
+            f"a must be positive semidefinite; up to its scale it has a Rayleigh quotient of {number(values[0]):g}"
+        )
     if size == 0:
         return values[:0], image[:, :0], 0.0
     # The shift belongs to the sketch too, so that it can be taken off the eigenvalues. What rounding has made negative
@@ -140,7 +161,7 @@ def _from_sketch(image: Any, test: Any) -> tuple[Any, Any, float]:
     )
     found = s * s - shift
     # n / s random unit-variance vectors stand in each orthonormal column of the test matrix.
-    left = float(xp.mean(1.0 / inverse)) * y.shape[0]
+    left = number(xp.mean(1.0 / inverse)) * y.shape[0]
     return (
         xp.where(found > 0, found, xp.zeros_like(found)),
         xp.astype(u, image.dtype),

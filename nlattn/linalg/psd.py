@@ -7,8 +7,9 @@ import array_api_compat
 from array_api_compat import array_namespace
 
 from nlattn.kernels.gaussian_gram import gaussian_gram
-from nlattn.linalg.operators import Operator, adjoint
-from nlattn.validation import check_number, matrix
+from nlattn.linalg.magnitudes import number
+from nlattn.linalg.operators import Operator, operator
+from nlattn.validation import all_finite, check_number, floating, matrix, namespace
 
 __all__ = ["Entries", "KernelMatrix", "gaussian_kernel", "psd"]
 
@@ -34,8 +35,12 @@ class KernelMatrix:
     """
 
     def __init__(self, kernel: Callable[[Any, Any], Any], points: Any, diagonal: Any = None) -> None:
+        if not callable(kernel):
+            raise TypeError(f"kernel must be a function of two sets of points, got {type(kernel).__name__}")
         self.points = matrix("points", points)
         self.kernel = kernel
+        if diagonal is not None and floating("diagonal", diagonal).shape != self.points.shape[:1]:
+            raise ValueError(f"diagonal must have shape {tuple(self.points.shape[:1])}, got {tuple(diagonal.shape)}")
         self._diagonal = diagonal
 
     @property
@@ -47,7 +52,9 @@ class KernelMatrix:
         """The diagonal, shape (n,)."""
         if self._diagonal is None:
             known = getattr(self.kernel, "diagonal", None)
-            self._diagonal = self._each() if known is None else known(self.points)
+            d = self._each() if known is None else known(self.points)
+            xp = array_namespace(d)
+            self._diagonal = xp.real(d) if xp.isdtype(d.dtype, "complex floating") else d
         return self._diagonal
 
     def columns(self, index: Any) -> Any:
@@ -67,7 +74,14 @@ class KernelMatrix:
         return xp.concat(parts, axis=0) if parts else xp.zeros((0, x.shape[1]), dtype=x.dtype, device=x.device)
 
     def adjoint(self) -> "KernelMatrix":
+        """Itself."""
         return self
+
+    @property
+    def like(self) -> Any:
+        """An array of the library, dtype and device of the entries."""
+        first = self.points[:1, :]
+        return self.kernel(first, first) if self.points.shape[0] else self.points
 
     def _take(self, index: Any) -> Any:
         return array_namespace(self.points).take(self.points, index, axis=0)
@@ -94,10 +108,16 @@ class gaussian_kernel:
     """
 
     def __init__(self, bandwidth: float = 1.0) -> None:
-        self.bandwidth = check_number("bandwidth", bandwidth, above=0.0)
+        self.bandwidth = check_number("bandwidth", bandwidth, least=1e-30, most=1e30)
 
     def __call__(self, x: Any, y: Any) -> Any:
-        return gaussian_gram(x, y, 0.5 / self.bandwidth**2)
+        xp = namespace(x=x, y=y)
+        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
+            raise ValueError(f"x and y must be points (m, d) and (n, d), got shapes {tuple(x.shape)}, {tuple(y.shape)}")
+        gram = gaussian_gram(x / self.bandwidth, y / self.bandwidth, 0.5)
+        if not all_finite(xp, gram):
+            raise ValueError("x and y must be finite, with squares that are; centre the points, or scale them down")
+        return gram
 
     def diagonal(self, points: Any) -> Any:
         """Ones."""
@@ -127,19 +147,30 @@ class Entries:
 
 def psd(name: str, a: Any, *, check_finite: bool) -> tuple[Any, Operator]:
     """`a`, a matrix or KernelMatrix, as what gives its entries and as an operator; refuses what cannot be PSD."""
-    if isinstance(a, KernelMatrix):
-        op = Operator(a.shape, a.points, None, a, a)
-        entries: Any = a
-    elif array_api_compat.is_array_api_obj(a):
-        a = matrix(name, a, allow_complex=True, check_finite=check_finite)
-        op = Operator(tuple(a.shape), a, a, a, adjoint(a))
-        entries = Entries(a)
-    else:
+    if not isinstance(a, KernelMatrix) and not array_api_compat.is_array_api_obj(a):
         raise TypeError(f"{name} must be a matrix or a KernelMatrix, got {type(a).__name__}; wrap a kernel function")
+    op = operator(name, a, check_finite=check_finite)
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"{name} must be square, got shape {op.shape}")
-    xp = op.xp
-    diagonal = entries.diagonal()
-    if op.shape[0] and float(xp.min(diagonal)) < 0:
-        raise ValueError(f"{name} must be positive semidefinite, got {float(xp.min(diagonal)):g} on its diagonal")
+    entries: Any = a if isinstance(a, KernelMatrix) else Entries(op.array)
+    xp, diagonal = op.xp, entries.diagonal()
+    if op.shape[0] == 0:
+        return entries, op
+    if not all_finite(xp, diagonal):
+        raise ValueError(f"{name} must have a finite diagonal, got NaN or inf there")
+    least, most = number(xp.min(diagonal)), number(xp.max(diagonal))
+    if least < -float(xp.finfo(op.dtype).eps) * most or most < 0:
+        raise ValueError(f"{name} must be positive semidefinite, got {least * op.scale:g} on its diagonal")
+    if op.array is not None:
+        _check_diagonal(name, op, most)
     return entries, op
+
+
+def _check_diagonal(name: str, op: Operator, most: float) -> None:
+    xp = op.xp
+    if op.complex and number(xp.max(xp.abs(xp.imag(xp.linalg.diagonal(op.array))))) > most * float(
+        xp.finfo(op.dtype).eps
+    ):
+        raise ValueError(f"{name} must be Hermitian, got a diagonal that is not real")
+    if most == 0 and bool(xp.any(op.array != 0)):
+        raise ValueError(f"{name} must be positive semidefinite, got entries beside a diagonal of zeros")

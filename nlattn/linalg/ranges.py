@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from array_api_compat import is_array_api_obj
 
 from nlattn.linalg.operators import Operator, operator
 from nlattn.linalg.orthonormal import complete, extend, orthonormal
@@ -101,9 +100,10 @@ def grow(
         for _ in range(steps if method == "power" else 0):
             block = extend(basis, a @ orthonormal(a.adjoint @ block))
         if block.shape[1] == 0:
-            if fresh:
+            if fresh and sketch == "gaussian":
                 return
-            seed = None
+            # A block of another kind may have been dependent by chance; a Gaussian one is not.
+            seed, sketch = None, "gaussian" if fresh else sketch
             continue
         new = a.adjoint @ block
         basis = block if basis is None else xp.concat([basis, block], axis=1)
@@ -115,6 +115,6 @@ def grow(
 def _first(a: Operator, columns: int, sketch: str, random: np.random.Generator) -> Any:
     """The product of `a` with a random block."""
     test = sketch_operator(sketch, columns, a.shape[1], rng=random)
-    if a.array is not None and is_array_api_obj(a.array):
-        return test.apply(a.array, axis=1)
+    if a.array is not None:
+        return test.apply(a.array, axis=1, check_finite=False)
     return a @ test.T.matrix(a.like)

@@ -1,11 +1,15 @@
 """Sampling by importance, and products of matrices from samples."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.kernels.top_k import top_k
+from nlattn.linalg.leverage import real_dtype, row_norms
+from nlattn.linalg.magnitudes import number
+from nlattn.linalg.operators import adjoint
 from nlattn.rng import generator, moved
 from nlattn.validation import check_choice, check_integer, floating, matrix, namespace
 
@@ -26,22 +30,19 @@ class Sample(NamedTuple):
     log_weight: Any
 
 
-def importance_sample(
-    weights: Any, size: int, *, replace: bool = True, rng: Any = None, check_finite: bool = True
-) -> Sample:
+def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any = None) -> Sample:
     """Draw items with probabilities proportional to weights.
 
     Parameters
     ----------
     weights : array, shape (n,)
-        Not negative, with a positive sum; float32 is enough, sums are formed in float64.
+        Finite and not negative, with a positive sum; float32 is enough, sums are formed in float64.
     size : int
         m. Without replacement there may be fewer positive weights: then all of those are returned, each for itself.
     replace : bool, default True
         True: independent draws, and log-weights ``-log(m p)``. False: priority sampling (arXiv cs/0509026), distinct
         items, each with the log-weight ``log(max(w, t) / w)`` for a threshold t.
     rng : None, int, SeedSequence or Generator, optional
-    check_finite : bool, default True
 
     Returns
     -------
@@ -59,40 +60,45 @@ def importance_sample(
     >>> sorted(index.tolist()), log_weight.tolist()
     ([1, 2], [0.0, 0.0])
     """
-    weights = floating("weights", weights, check_finite=check_finite)
+    weights = floating("weights", weights, check_finite=False)
     xp = array_namespace(weights)
     if weights.ndim != 1:
         raise ValueError(f"weights must have one axis, got shape {tuple(weights.shape)}")
     size = check_integer("size", size, least=0)
-    if weights.shape[0] and float(xp.min(weights)) < 0:
-        raise ValueError(f"weights must not be negative, got {float(xp.min(weights)):g}")
-    random = generator(rng)
     wide = xp.astype(weights, xp.float64)
-    total = float(xp.sum(wide))
-    if size > 0 and not total > 0:
+    least, most = (number(xp.min(wide)), number(xp.max(wide))) if weights.shape[0] else (0.0, 0.0)
+    if not math.isfinite(most - least / 2):  # which does not overflow, but for weights that are negative
+        raise ValueError(f"weights must be finite, got {most if math.isfinite(least) else least:g}; clean them")
+    if least < 0:
+        raise ValueError(f"weights must not be negative, got {least:g}")
+    random = generator(rng)
+    if size > 0 and most == 0:
         raise ValueError("weights must have a positive sum, got none above 0: there is nothing to draw")
     if not replace:
         return _by_priority(wide, size, random, weights.dtype)
     if size == 0:
         return Sample(xp.zeros((0,), dtype=xp.int64, device=weights.device), weights[:0])
+    wide = wide / most
     ends = xp.cumulative_sum(wide)
     # Below the last end by a rounding: the first end above a draw belongs to a positive weight.
-    draws = np.minimum(random.random(size), 1 - 2**-52) * float(ends[-1])
+    draws = np.minimum(random.random(size), 1 - 2**-52) * number(ends[-1])
     index = xp.astype(xp.searchsorted(ends, moved(draws, wide), side="right"), xp.int64)
-    log_weight = xp.log(total / size / xp.take(wide, index))
+    log_weight = math.log(number(xp.sum(wide)) / size) - xp.log(xp.take(wide, index))
     return Sample(index, xp.astype(log_weight, weights.dtype))
 
 
 def _by_priority(weights: Any, size: int, random: np.random.Generator, dtype: Any) -> Sample:
     xp = array_namespace(weights)
-    positive = int(xp.sum(xp.astype(weights > 0, xp.int64)))
+    used = weights > 0
+    positive = int(xp.sum(xp.astype(used, xp.int64)))
+    logs = xp.where(used, xp.log(xp.where(used, weights, xp.ones_like(weights))), xp.full_like(weights, -math.inf))
     uniform = 1.0 - random.random(weights.shape[0])  # never 0
     kept = min(size, positive)
-    priorities, index = top_k(weights / moved(uniform, weights), min(kept + 1, weights.shape[0]))
-    threshold = float(priorities[kept]) if size < positive else 0.0
+    priorities, index = top_k(logs - moved(np.log(uniform), weights), min(kept + 1, weights.shape[0]))
+    threshold = number(priorities[kept]) if size < positive else -math.inf
     index = index[:kept]
-    own = xp.take(weights, index)
-    log_weight = xp.log(xp.where(own > threshold, own, xp.full_like(own, threshold)) / own)
+    own = xp.take(logs, index)
+    log_weight = xp.where(own > threshold, xp.zeros_like(own), threshold - own)
     return Sample(index, xp.astype(log_weight, dtype))
 
 
@@ -122,15 +128,17 @@ def product_probabilities(a: Any, b: Any, kind: str = "optimal") -> Any:
     xp = namespace(a=a, b=b)
     a, b = _factors(a, b)
     check_choice("kind", kind, ("optimal", "rows", "uniform"))
-    rows = xp.linalg.vector_norm(b, axis=1)
+    rows = _relative(row_norms(b))
     if kind == "optimal":
-        weights = xp.linalg.vector_norm(a, axis=0) * rows
+        weights = _relative(_relative(row_norms(adjoint(a))) * rows)
     else:
         weights = rows * rows if kind == "rows" else xp.ones_like(rows)
-    total = xp.sum(weights)
     if rows.shape[0] == 0:
-        return weights
-    return weights / total if float(total) > 0 else xp.full_like(weights, 1 / weights.shape[0])
+        return xp.astype(weights, real_dtype(xp, a.dtype))
+    total = xp.sum(weights)
+    if not number(total) > 0:
+        weights, total = xp.ones_like(weights), weights.shape[0]
+    return xp.astype(weights / total, real_dtype(xp, a.dtype))
 
 
 def sampled_product(a: Any, b: Any, size: int, *, kind: str = "optimal", rng: Any = None) -> Any:
@@ -171,6 +179,11 @@ def sampled_product(a: Any, b: Any, size: int, *, kind: str = "optimal", rng: An
         return a @ b
     index, log_weight = importance_sample(probabilities, size, rng=rng)
     return (xp.take(a, index, axis=1) * xp.astype(xp.exp(log_weight), a.dtype)[None, :]) @ xp.take(b, index, axis=0)
+
+
+def _relative(norms: Any) -> Any:
+    most = number(array_namespace(norms).max(norms)) if norms.shape[0] else 0.0
+    return norms / most if most > 0 else norms
 
 
 def _factors(a: Any, b: Any) -> tuple[Any, Any]:

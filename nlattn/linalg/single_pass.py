@@ -7,12 +7,12 @@ import array_api_compat
 from array_api_compat import array_namespace
 
 from nlattn.kernels.solve_triangular import solve_triangular
+from nlattn.linalg.magnitudes import number, scaled, squared_norm
 from nlattn.linalg.operators import adjoint
 from nlattn.linalg.orthonormal import extend
-from nlattn.linalg.residuals import frobenius_squared
 from nlattn.linalg.svd import SVD, fix_signs, svd_from_range
 from nlattn.rng import generator, standard_normal
-from nlattn.validation import check_integer, matrix
+from nlattn.validation import check_integer, matrix, namespace
 
 __all__ = ["single_pass_factors", "single_pass_svd"]
 
@@ -54,30 +54,34 @@ def single_pass_svd(rows: Any, rank: int, *, rng: Any = None, check_finite: bool
     array([9.165151])
     """
     rank = check_integer("rank", rank, least=0)
-    q, x, (psi, w), squared = single_pass_factors(rows, rank, generator(rng), check_finite)
+    q, x, (psi, w), squared, scale = single_pass_factors(rows, rank, generator(rng), check_finite)
     u, s, v = svd_from_range(q, adjoint(x))
     keep = min(rank, s.shape[0])
     u, s, v = u[:, :keep], s[:keep], v[:, :keep]
     rest = w - ((psi @ u) * s[None, :]) @ adjoint(v)
-    error = (frobenius_squared(rest) / (PROBES * squared)) ** 0.5 if squared > 0 else 0.0
-    return fix_signs(SVD(u, s, adjoint(v), error))
+    error = (number(squared_norm(rest)) / (PROBES * squared)) ** 0.5 if squared > 0 else 0.0
+    return fix_signs(SVD(u, s * scale, adjoint(v), error))
 
 
-def single_pass_factors(rows: Any, rank: int, random: Any, check_finite: bool = True) -> tuple[Any, Any, Any, float]:
-    """Q and X of ``a ~ Q X`` before the cut; a further Psi and ``Psi a``; the squared Frobenius norm of a."""
-    y, w, psi, squared = _sketches(rows, rank, random, check_finite)
+def single_pass_factors(
+    rows: Any, rank: int, random: Any, check_finite: bool = True
+) -> tuple[Any, Any, Any, float, float]:
+    """Q and X of ``a ~ Q X`` before the cut; a further Psi and ``Psi a``; ``||a||^2``; all for a / scale; scale."""
+    y, w, psi, squared, scale = _sketches(rows, rank, random, check_finite)
     q = extend(None, y)
     xp = array_namespace(q)
     left, triangle = xp.linalg.qr(psi[:-PROBES, :] @ q, mode="reduced")
     x = solve_triangular(triangle, adjoint(left) @ w[:-PROBES, :], lower=False)
-    return q, x, (psi[-PROBES:, :], w[-PROBES:, :]), squared
+    return q, x, (psi[-PROBES:, :], w[-PROBES:, :]), squared, scale
 
 
-def _sketches(rows: Any, rank: int, random: Any, check_finite: bool) -> tuple[Any, Any, Any, float]:
-    """``a Omega``, ``Psi a``, Psi, and the squared Frobenius norm of a."""
-    blocks: Iterable[Any] = (rows,) if array_api_compat.is_array_api_obj(rows) else rows
-    omega = None
-    ys, psis, w, squared = [], [], None, 0.0
+def _sketches(rows: Any, rank: int, random: Any, check_finite: bool) -> tuple[Any, Any, Any, float, float]:
+    """``a Omega``, ``Psi a``, Psi, and the squared Frobenius norm of a, all for a / scale; and the scale."""
+    blocks: Any = (rows,) if array_api_compat.is_array_api_obj(rows) else rows
+    if not isinstance(blocks, Iterable):
+        raise TypeError(f"rows must be an array or an iterable of blocks of rows, got {type(rows).__name__}")
+    omega: Any = None
+    ys, psis, w, squared, scale = [], [], None, 0.0, 0.0
     for block in blocks:
         block = matrix("rows", block, allow_complex=True, check_finite=check_finite)
         if omega is None:
@@ -85,16 +89,24 @@ def _sketches(rows: Any, rank: int, random: Any, check_finite: bool) -> tuple[An
             check_integer("rank", rank, least=0, most=n, why="the number of columns")
             k = min(2 * rank + 1, n)
             omega = standard_normal(random, (n, k), block)
-        elif block.shape[1] != n:
-            raise ValueError(f"rows must come in blocks of one width, got {n} and {block.shape[1]} columns")
+        elif block.shape[1] != n or block.dtype != omega.dtype:
+            first = f"{n} of {omega.dtype}"
+            raise ValueError(
+                f"rows must be blocks of one width and dtype, got {first} and {block.shape[1]} of {block.dtype}"
+            )
+        namespace(rows=block, first=omega)
+        if scale == 0:  # that of the first block that is not zero
+            _, norm, found = scaled(block)
+            scale = found if norm > 0 else 0.0
+        block = block if scale in (0.0, 1.0) else block / scale
         psi = standard_normal(random, (block.shape[0], 2 * k + 1 + PROBES), block)
         psi = array_namespace(psi).matrix_transpose(psi)
         part = psi @ block
         w = part if w is None else w + part
         ys.append(block @ omega)
         psis.append(psi)
-        squared += frobenius_squared(block)
+        squared += number(squared_norm(block))
     if omega is None:
         raise ValueError("rows must hold at least one block, got an empty iterable")
     xp = array_namespace(w)
-    return xp.concat(ys, axis=0), w, xp.concat(psis, axis=1), squared
+    return xp.concat(ys, axis=0), w, xp.concat(psis, axis=1), squared, scale or 1.0

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace
 
 from nlattn.errors import ConvergenceWarning
+from nlattn.linalg.magnitudes import number
 from nlattn.linalg.operators import Operator, adjoint, operator
 from nlattn.linalg.orthonormal import complete, orthonormal
 from nlattn.linalg.ranges import grow
@@ -62,8 +63,9 @@ def randomized_svd(
     rank : int, optional
         Number of triplets, at most min(m, n); with `rtol` their largest number.
     rtol : float, optional
-        Wanted relative error in the Frobenius norm, at least 8 eps. The rank is then the least that the computed
-        subspace allows.
+        Wanted relative error in the Frobenius norm, at least 8 eps; what rounding leaves out of reach ends in a
+        warning. The rank is then the least that the computed subspace allows. For operators the error is estimated,
+        and may be larger by a fifth or so.
     oversampling : int, default 10
         Columns of a block beyond `rank`, as far as the matrix has them. Flat spectra need more.
     power_iterations : int, default 2
@@ -89,8 +91,9 @@ def randomized_svd(
 
     Notes
     -----
-    The errors of "power" without and with iterations: ``range_finder_frobenius``, ``range_finder_spectral``,
-    ``range_finder_power`` in ``nlattn.bounds``, with singular values beyond `rank` in place of those beyond the split.
+    For "power" without iterations and a Gaussian block ``range_finder_frobenius`` in ``nlattn.bounds``, k = `rank`,
+    bounds the expected error, also after the cut to `rank`.
+
     With `rtol`, blocks of 32 columns are added until the indicator ``||a||^2 - ||Q^H a||^2`` is small enough
     (arXiv 1606.09402); below a relative 10 sqrt(eps) rounding drowns it, and residuals are computed instead.
 
@@ -141,20 +144,21 @@ def _tall(
     keep = most
     if rtol is not None:
         keep = _least_rank(s, residual.of(basis, image), residual.squared, rtol, most)
-    u, s, v = u[:, :keep], s[:keep], v[:, :keep]
+    found = min(keep, s.shape[0])
+    u, s, v = u[:, :found], s[:found], v[:, :found]
     error = residual.of(u, v * s[None, :])
     if rtol is not None and error > rtol:
         warnings.warn(
-            f"rank {keep} has a relative error of {error:.2g}, more than rtol={rtol:g}: raise rank, or leave it out",
+            f"rank {found} has a relative error of {error:.2g}, more than rtol={rtol:g}: raise rank or rtol",
             ConvergenceWarning,
             stacklevel=3,
         )
-    if rtol is None and s.shape[0] < keep:
-        missing = op.xp.zeros((keep - s.shape[0],), dtype=s.dtype, device=s.device)
+    if rtol is None and found < keep:
+        missing = op.xp.zeros((keep - found,), dtype=s.dtype, device=s.device)
         u = complete(u, keep, standard_normal(random, (op.shape[0], keep), op.like))
         v = complete(v, keep, standard_normal(random, (op.shape[1], keep), op.like))
         s = op.xp.concat([s, missing])
-    return SVD(u, s, adjoint(v), error)
+    return SVD(u, s * op.scale, adjoint(v), error)
 
 
 def svd_from_range(basis: Any, image: Any) -> tuple[Any, Any, Any]:
@@ -170,7 +174,7 @@ def _least_rank(s: Any, beyond: float, squared: float, rtol: float, most: int) -
     xp = array_namespace(s)
     if squared == 0:
         return 0
-    values = [float(x) for x in xp.astype(s, xp.float64)]
+    values = [number(x) for x in xp.astype(s, xp.float64)]
     left, keep = beyond**2, min(most, len(values))
     while keep > 0 and (left := left + values[keep - 1] ** 2 / squared) <= rtol**2:
         keep -= 1

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace
 
 from nlattn.kernels.solve_triangular import solve_triangular
+from nlattn.linalg.magnitudes import number, scaled
 from nlattn.linalg.operators import Operator, adjoint, operator
 from nlattn.rng import generator, moved, standard_normal
 from nlattn.validation import check_choice, check_integer
@@ -80,7 +81,9 @@ def trace_estimate(
     if n != op.shape[1]:
         raise ValueError(f"a must be square, got shape {op.shape}")
     check_choice("method", method, ("xtrace", "hutch++", "hutchinson"))
-    test = check_choice("test", test or ("gaussian" if method == "xtrace" else "sign"), ("sign", "gaussian"))
+    if test is None:
+        test = "gaussian" if method == "xtrace" else "sign"
+    check_choice("test", test, ("sign", "gaussian"))
     least = {"xtrace": 2, "hutch++": 3, "hutchinson": 1}[method]
     products = check_integer("products", products, least=least)
     random = generator(rng)
@@ -93,11 +96,13 @@ def trace_estimate(
         return moved(2.0 * random.integers(0, 2, (n, columns)) - 1.0, op.like, op.dtype)
 
     if method == "hutchinson":
-        return _hutchinson(op, draw(products))
-    if method == "hutch++":
+        found = _hutchinson(op, draw(products))
+    elif method == "hutch++":
         third = products // 3
-        return _hutch_plus_plus(op, draw(min(third, n)), draw(third))
-    return _xtrace(op, draw(min(products // 2, n)), test == "gaussian")
+        found = _hutch_plus_plus(op, draw(min(third, n)), draw(third))
+    else:
+        found = _xtrace(op, draw(min(products // 2, n)), test == "gaussian")
+    return found._replace(value=found.value * op.scale, standard_error=found.standard_error * op.scale)
 
 
 def _hutchinson(op: Operator, test: Any) -> TraceEstimate:
@@ -108,7 +113,7 @@ def _hutchinson(op: Operator, test: Any) -> TraceEstimate:
 def _hutch_plus_plus(op: Operator, first: Any, second: Any) -> TraceEstimate:
     xp = op.xp
     q, _ = xp.linalg.qr(op @ first, mode="reduced")
-    exact = float(xp.sum(q * (op @ q)))
+    exact = number(xp.sum(q * (op @ q)))
     rest = second - q @ (adjoint(q) @ second)
     image = op @ rest
     terms = xp.sum(rest * image, axis=0)
@@ -134,15 +139,16 @@ def _xtrace(op: Operator, test: Any, on_sphere: bool) -> TraceEstimate:
         length = xp.sum(test * test, axis=0) - xp.sum(u * u, axis=0)
         rest = xp.where(length > 0, rest * (n - count + 1) / xp.where(length > 0, length, xp.ones_like(length)), rest)
     terms = rest - xp.sum(s * (h @ s), axis=0)
-    return _mean(terms, float(xp.sum(xp.linalg.diagonal(h))), 2 * count)
+    return _mean(terms, number(xp.sum(xp.linalg.diagonal(h))), 2 * count)
 
 
 def _left_out(r: Any) -> Any:
     """The unit vectors s_i that are orthogonal to all columns of triangular r but the i-th."""
     xp = array_namespace(r)
+    r = scaled(r)[0]
     diagonal = xp.linalg.diagonal(r)
     # An image in the span of the others leaves nothing out: any direction that is orthogonal to all does.
-    least = float(xp.finfo(r.dtype).eps) * float(xp.max(xp.abs(diagonal))) or 1.0
+    least = float(xp.finfo(r.dtype).eps) * number(xp.max(xp.abs(diagonal))) or 1.0
     eye = xp.eye(r.shape[0], dtype=r.dtype, device=r.device)
     lift = xp.where(xp.abs(diagonal) < least, xp.full_like(diagonal, least), xp.zeros_like(diagonal))
     s = solve_triangular(adjoint(r + eye * lift[None, :]), eye)
@@ -151,7 +157,7 @@ def _left_out(r: Any) -> Any:
 
 def _mean(terms: Any, exact: float, products: int) -> TraceEstimate:
     xp = array_namespace(terms)
-    terms = xp.astype(terms, xp.float64)
+    terms, _, scale = scaled(xp.astype(terms, xp.float64))
     count = terms.shape[0]
-    error = float(xp.std(terms, correction=1)) / math.sqrt(count) if count > 1 else math.nan
-    return TraceEstimate(exact + float(xp.mean(terms)), error, products)
+    error = number(xp.std(terms, correction=1)) / math.sqrt(count) * scale if count > 1 else math.nan
+    return TraceEstimate(exact + number(xp.mean(terms)) * scale, error, products)

@@ -45,3 +45,12 @@ def test_streaming_backends_and_huge_scores(name, spread):
     error = np.max(np.abs(out - weights @ values / weights.sum()))
     assert error <= online_softmax_rounding(values, 1024, 3000 // 64 + 1, 2.0**-24)
     assert online_softmax_rounding(values, 256, 12, 2.0**-24) < 3e-4
+
+
+def test_too_many_operations():
+    """Products of errors are paid for up to c = 1/50 only: beyond, merge_rounding and its like say nothing."""
+    z = 1 / 100 + 1 / 51
+    assert np.expm1(z) <= 1.02 * z < 1.02 * 0.03
+    assert merge_rounding(np.ones((29, 1)), 2.0**-11) < np.inf == merge_rounding(np.ones((40, 1)), 2.0**-11)
+    values = np.ones((20, 1))
+    assert online_softmax_rounding(values, 10, 2, 2.0**-11) < np.inf == online_softmax_rounding(values, 20, 9, 2.0**-11)

@@ -24,3 +24,12 @@ def test_four_times_the_best():
     s = np.concatenate([np.full(5, 1e3), np.ones(50)])
     np.testing.assert_allclose(single_pass_error(s, 11, 23), 4 * np.sum(s[5:] ** 2))
     assert single_pass_error(s, 11, 13) > 2.9 * single_pass_error(s, 11, 23)
+
+
+def test_one_column():
+    """Only the split r = 0 is left of single_pass_error, and holds; by the exact factor given Q."""
+    s = np.asarray([2.0, 1.0, 0.5])
+    np.testing.assert_allclose(single_pass_error(s, 1, 3), 2 * np.sum(s**2))
+    rng = np.random.default_rng(0)
+    left = [np.sum(s**2) - np.sum((s * y / np.linalg.norm(y)) ** 2) for y in s * rng.standard_normal((500, 3))]
+    assert 0.1 < 2 * np.mean(left) / single_pass_error(s, 1, 3) < 1

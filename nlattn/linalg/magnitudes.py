@@ -1,10 +1,12 @@
-"""Norms of tensors and of what an approximation leaves of them, without overflow and without cancellation."""
+"""Norms of arrays and of what an approximation leaves of them, without overflow and without cancellation."""
 
 import math
 from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
+
+from nlattn.kernels.precision import number
 
 __all__ = ["CANCELLED", "number", "residual_norm", "scaled", "squared_norm"]
 
@@ -16,11 +18,6 @@ RUN = 4096
 
 # Entries of a residual that are formed at once.
 ENTRIES = 1 << 22
-
-
-def number(x: Any) -> float:
-    """An array of no axes as a float, also where gradients are recorded."""
-    return float(x.detach() if hasattr(x, "detach") else x)
 
 
 def squared_norm(x: Any) -> Any:
@@ -36,6 +33,8 @@ def squared_norm(x: Any) -> Any:
 def scaled(x: Any) -> tuple[Any, float, float]:
     """x / s, the norm of that, and s: a power of 2, other than 1 only where squares of `x` leave the floating range."""
     xp = array_namespace(x)
+    if 0 in x.shape:
+        return x, 0.0, 1.0
     with np.errstate(all="ignore"):
         norm2 = number(squared_norm(x))
     info = xp.finfo(x.dtype)
@@ -44,7 +43,7 @@ def scaled(x: Any) -> tuple[Any, float, float]:
     most = number(xp.max(xp.abs(x)))
     if most == 0 or not math.isfinite(most):
         return x, math.sqrt(norm2), 1.0
-    half = 2.0 ** (math.frexp(most)[1] // 2)  # twice, as the inverse of the least numbers overflows
+    half = 2.0 ** ((math.frexp(most)[1] - 1) // 2)  # twice, as the inverse of the least numbers overflows
     x = x / half / half
     return x, math.sqrt(number(squared_norm(x))), half * half
 
