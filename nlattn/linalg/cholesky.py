@@ -156,7 +156,7 @@ def pivoted_cholesky(
     factor = xp.concat(factors, axis=1) if factors else xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
     return PivotedCholesky(
         chosen,
-        factor * op.scale**0.5,
+        factor if op.scale == 1 else factor * op.scale**0.5,
         xp.astype(residual * op.scale, entries.diagonal().dtype),
         error,
     )

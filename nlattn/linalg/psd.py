@@ -114,7 +114,12 @@ class gaussian_kernel:
         xp = namespace(x=x, y=y)
         if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
             raise ValueError(f"x and y must be points (m, d) and (n, d), got shapes {tuple(x.shape)}, {tuple(y.shape)}")
-        gram = gaussian_gram(x / self.bandwidth, y / self.bandwidth, 0.5)
+        factor = 0.5
+        if 1e-9 < self.bandwidth < 1e9:
+            factor /= self.bandwidth**2
+        else:  # whose square may not be representable
+            x, y = x / self.bandwidth, y / self.bandwidth
+        gram = gaussian_gram(x, y, factor)
         if not all_finite(xp, gram):
             raise ValueError("x and y must be finite, with squares that are; centre the points, or scale them down")
         return gram
