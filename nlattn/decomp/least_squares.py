@@ -3,7 +3,7 @@
 from functools import reduce
 from typing import Any
 
-from nlattn.decomp.subspaces import adjoint
+from nlattn.linalg.operators import adjoint
 
 __all__ = ["gram", "hadamard", "normalised", "solved", "updated"]
 
@@ -25,7 +25,7 @@ def solved(xp: Any, rhs: Any, matrix: Any) -> Any:
     # Nothing is divided by 0 where all values are 0.
     cutoff = values.shape[0] * float(info.eps) * values[-1] + float(info.smallest_normal)
     inverse = xp.astype(values > cutoff, values.dtype) / xp.maximum(values, cutoff)
-    return ((rhs @ vectors) * inverse) @ adjoint(xp, vectors)
+    return ((rhs @ vectors) * inverse) @ adjoint(vectors)
 
 
 def normalised(xp: Any, a: Any) -> tuple[Any, Any]:

@@ -10,10 +10,11 @@ from nlattn.decomp.arguments import check_ranks, check_tolerance, either, tensor
 from nlattn.decomp.budgets import Budget, within
 from nlattn.decomp.orthogonal_iteration import orthogonal_iteration
 from nlattn.decomp.results import TuckerTensor
-from nlattn.decomp.subspaces import adjoint, leading_basis, signed, sketched_basis
+from nlattn.decomp.subspaces import leading_basis, signed, sketched_basis
 from nlattn.decomp.unfolding import multiplied, unfold
 from nlattn.errors import ConvergenceWarning
 from nlattn.linalg.magnitudes import CANCELLED, number, residual_norm, scaled, squared_norm
+from nlattn.linalg.operators import adjoint
 from nlattn.rng import generator
 from nlattn.validation import check_choice, check_integer, check_number, namespace
 
@@ -171,13 +172,13 @@ def _truncated(
         factors[k] = basis(
             xp, unfold(x if method == "hosvd" else core, k), ranks if isinstance(ranks, Budget) else ranks[k]
         )
-        core = multiplied(xp, core, adjoint(xp, factors[k]), k)
+        core = multiplied(xp, core, adjoint(factors[k]), k)
     for k in range(x.ndim):
         others = math.prod(core.shape) // core.shape[k]
         # A tolerance may keep more directions than later truncations have left room for: they go without loss.
         if core.shape[k] > others:
             factor = signed(xp, factors[k] @ leading_basis(xp, unfold(core, k), others))
-            core = multiplied(xp, core, adjoint(xp, factor) @ factors[k], k)
+            core = multiplied(xp, core, adjoint(factor) @ factors[k], k)
             factors[k] = factor
     return core, factors
 

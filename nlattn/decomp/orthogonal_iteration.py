@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from nlattn.decomp.subspaces import adjoint, leading_basis
+from nlattn.decomp.subspaces import leading_basis
 from nlattn.decomp.unfolding import multiplied, unfold
 from nlattn.linalg.magnitudes import number, squared_norm
+from nlattn.linalg.operators import adjoint
 
 __all__ = ["orthogonal_iteration"]
 
@@ -20,9 +21,9 @@ def orthogonal_iteration(
         for k in range(x.ndim):
             part = core
             for m in sorted(range(k + 1, x.ndim), key=lambda m: factors[m].shape[1] / x.shape[m]):
-                part = multiplied(xp, part, adjoint(xp, factors[m]), m)
+                part = multiplied(xp, part, adjoint(factors[m]), m)
             factors[k] = leading_basis(xp, unfold(part, k), factors[k].shape[1])
-            core = multiplied(xp, core, adjoint(xp, factors[k]), k)
+            core = multiplied(xp, core, adjoint(factors[k]), k)
         before, energy = energy, number(squared_norm(core))
         if energy - before <= 2 * tol * (norm**2 - energy) + rounding:
             return core, factors, sweep, True

@@ -6,9 +6,10 @@ import numpy as np
 
 from nlattn.decomp.budgets import Budget
 from nlattn.linalg.magnitudes import number, squared_norm
-from nlattn.rng import standard_normal
+from nlattn.linalg.operators import adjoint
+from nlattn.linalg.ranges import range_finder
 
-__all__ = ["adjoint", "leading_basis", "signed", "sketched_basis"]
+__all__ = ["leading_basis", "signed", "sketched_basis"]
 
 # Eigenvalues of a Gram matrix below this many eps of the largest are rounding errors.
 RESOLVED = 10.0
@@ -18,12 +19,6 @@ START = 16
 
 # Columns of float32 numbers that are widened at once.
 COLUMNS = 1 << 14
-
-
-def adjoint(xp: Any, a: Any) -> Any:
-    """The conjugate transpose."""
-    a = xp.matrix_transpose(a)
-    return xp.conj(a) if xp.isdtype(a.dtype, "complex floating") else a
 
 
 def leading_basis(xp: Any, y: Any, rank: int | Budget, *, accurate: bool = False, lost: float = 0.0) -> Any:
@@ -60,10 +55,8 @@ def sketched_basis(
     """
     size = oversampling + (rank if isinstance(rank, int) else START)
     while size < min(y.shape):
-        q = xp.linalg.qr(y @ standard_normal(rng, (y.shape[1], size), y))[0]
-        for _ in range(power_iterations):
-            q = xp.linalg.qr(y @ xp.linalg.qr(adjoint(xp, y) @ q)[0])[0]
-        small = adjoint(xp, q) @ y
+        q = range_finder(y, size, power_iterations=power_iterations, rng=rng, check_finite=False)
+        small = adjoint(q) @ y
         if isinstance(rank, int):
             return signed(xp, q @ leading_basis(xp, small, rank))
         missed = max(number(squared_norm(y)) - number(squared_norm(small)), 0.0)
@@ -74,19 +67,19 @@ def sketched_basis(
 
 
 def _by_gram(xp: Any, y: Any) -> tuple[Any, Any]:
-    return _of_gram(xp, y @ adjoint(xp, y), y.dtype)
+    return _of_gram(xp, y @ adjoint(y), y.dtype)
 
 
 def _accurate(xp: Any, y: Any) -> tuple[Any, Any]:
     """Singular values to eps: for single precision from a Gram matrix in double, else from a QR factorisation."""
     if xp.finfo(y.dtype).bits > 32:
-        u, values, _ = xp.linalg.svd(adjoint(xp, xp.linalg.qr(adjoint(xp, y))[1]), full_matrices=False)
+        u, values, _ = xp.linalg.svd(adjoint(xp.linalg.qr(adjoint(y))[1]), full_matrices=False)
         return u, values**2
     wide = xp.complex128 if xp.isdtype(y.dtype, "complex floating") else xp.float64
     gram = xp.zeros((y.shape[0], y.shape[0]), dtype=wide, device=y.device)
     for j in range(0, y.shape[1], COLUMNS):
         part = xp.astype(y[:, j : min(j + COLUMNS, y.shape[1])], wide)
-        gram = gram + part @ adjoint(xp, part)
+        gram = gram + part @ adjoint(part)
     return _of_gram(xp, gram, y.dtype)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from nlattn.decomp.arguments import check_tolerance, either, tensor
 from nlattn.decomp.budgets import Budget, within
-from nlattn.decomp.subspaces import adjoint, leading_basis
+from nlattn.decomp.subspaces import leading_basis
 from nlattn.decomp.trains import TensorTrain, check_train, product
 from nlattn.linalg.magnitudes import CANCELLED, number, residual_norm, scaled, squared_norm
+from nlattn.linalg.operators import adjoint
 from nlattn.validation import namespace
 
 __all__ = ["tensor_train"]
@@ -83,7 +84,7 @@ def _swept(xp: Any, x: Any, ranks: list[int] | Budget, *, accurate: bool) -> lis
         matrix = xp.reshape(rest, (rows, math.prod(x.shape[k + 1 :])))
         u = leading_basis(xp, matrix, ranks if isinstance(ranks, Budget) else ranks[k], accurate=accurate)
         cores.append(xp.reshape(u, (rank, x.shape[k], u.shape[1])))
-        rest, rank = adjoint(xp, u) @ matrix, u.shape[1]
+        rest, rank = adjoint(u) @ matrix, u.shape[1]
     return [*cores, xp.reshape(rest, (rank, x.shape[-1], 1))]
 
 

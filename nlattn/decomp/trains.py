@@ -9,8 +9,9 @@ from array_api_compat import array_namespace
 
 from nlattn.decomp.arguments import check_ranks, check_tolerance, either
 from nlattn.decomp.budgets import Budget
-from nlattn.decomp.subspaces import adjoint, leading_basis
+from nlattn.decomp.subspaces import leading_basis
 from nlattn.linalg.magnitudes import residual_norm, scaled
+from nlattn.linalg.operators import adjoint
 
 __all__ = ["TensorTrain", "check_train", "product"]
 
@@ -80,7 +81,7 @@ class TensorTrain:
         for k in range(len(cores) - 1):
             matrix = _tall(xp, cores[k])
             u = leading_basis(xp, matrix, wanted if isinstance(wanted, Budget) else wanted[k], accurate=True)
-            rest = adjoint(xp, u) @ matrix
+            rest = adjoint(u) @ matrix
             lost += residual_norm(matrix, u, rest) ** 2
             cores[k] = xp.reshape(u, (*cores[k].shape[:2], u.shape[1]))
             cores[k + 1] = _times(xp, rest, cores[k + 1])
@@ -103,10 +104,10 @@ def _orthogonal_from_the_right(xp: Any, cores: Sequence[Any]) -> list[Any]:
     cores = list(cores)
     for k in range(len(cores) - 1, 0, -1):
         rank, size, after = cores[k].shape
-        q, r = xp.linalg.qr(adjoint(xp, xp.reshape(cores[k], (rank, size * after))))
-        cores[k] = xp.reshape(adjoint(xp, q), (q.shape[1], size, after))
+        q, r = xp.linalg.qr(adjoint(xp.reshape(cores[k], (rank, size * after))))
+        cores[k] = xp.reshape(adjoint(q), (q.shape[1], size, after))
         before = cores[k - 1]
-        cores[k - 1] = xp.reshape(_tall(xp, before) @ adjoint(xp, r), (*before.shape[:2], q.shape[1]))
+        cores[k - 1] = xp.reshape(_tall(xp, before) @ adjoint(r), (*before.shape[:2], q.shape[1]))
     return cores
 
 
