@@ -9,7 +9,7 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-__all__ = ["children", "generator", "moved", "private", "standard_normal"]
+__all__ = ["children", "generator", "moved", "private", "standard_normal", "weighted"]
 
 
 def children(rng: Any, n: int) -> list[np.random.Generator]:
@@ -44,6 +44,15 @@ def standard_normal(rng: np.random.Generator, shape: tuple[int, ...], like: Any)
         pairs = rng.standard_normal((*shape, 2)) / np.sqrt(2.0)
         return moved(pairs[..., 0] + 1j * pairs[..., 1], like, like.dtype)
     return moved(rng.standard_normal(shape), like, like.dtype)
+
+
+def weighted(rng: np.random.Generator, weights: Any, size: int) -> Any:
+    """`size` independent item numbers (int64), with probabilities proportional to float64 `weights` of positive sum."""
+    xp = array_api_compat.array_namespace(weights)
+    ends = xp.cumulative_sum(weights)
+    # Strictly below the last end: the first end above a draw belongs to a positive weight.
+    draws = moved(np.minimum(rng.random(size), 1 - 2**-52), weights) * ends[-1]
+    return xp.astype(xp.searchsorted(ends, draws, side="right"), xp.int64)
 
 
 def moved(host: Any, like: Any, dtype: Any = None) -> Any:

@@ -3,9 +3,6 @@
 import dataclasses
 import json
 import math
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,10 +11,9 @@ pytest.importorskip("rich")
 pytest.importorskip("typer")
 pytest.importorskip("matplotlib")
 
-from typer.testing import CliRunner
+from commands import invoke, one_sentence, python
 
 import nlattn
-from nlattn.cli.app import app
 from nlattn.cli.rows import Row
 from nlattn.cli.verdicts import Verdict, by_time, verdict
 from nlattn.methods.registry import Method
@@ -42,30 +38,6 @@ FIGURES = ("error", "upper", "row95", "baseline")
 @pytest.fixture(autouse=True)
 def _few_rounds(monkeypatch):
     monkeypatch.setattr("nlattn.cli.measure.MOST", 3)
-
-
-def invoke(*arguments):
-    return CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "80"})
-
-
-def python(*arguments, **environment):
-    return subprocess.run(
-        [sys.executable, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"COLUMNS": "80"} | environment,
-    )
-
-
-def one_sentence(result):
-    """What a refused command says, on one line."""
-    assert result.exit_code == 2
-    said = result.output.strip()
-    assert said.endswith(".")
-    assert "\n" not in said
-    assert "Traceback" not in said
-    return said
 
 
 def arrays(*lead, heads=4, heads_kv=2, length=80, s=None, features=8, width=None, dtype=np.float32, seed=0):
@@ -514,78 +486,3 @@ def test_without_the_extra_it_says_what_to_install(missing):
     assert 'python -m pip install "nlattn[cli]"' in result.stderr
     assert all(name in result.stderr for name in missing)
     assert result.stderr.count("\n") == 1
-
-
-# -- nlattn bounds ----------------------------------------------------------------------------------------------------
-
-
-def test_bounds_prints_and_writes(tmp_path):
-    target = tmp_path / "bounds.json"
-    result = invoke("bounds", "--id", "dropped_mass,range_finder_frobenius,leverage_sampling", "--json", target)
-    assert result.exit_code == 0, result.output
-    text = " ".join(result.output.split())
-    assert "dropped_mass (always): holds" in text
-    assert nlattn.bounds.BOUNDS["range_finder_frobenius"].statement in text
-    assert "of 200 trials above it (0 allowed)" in text
-    assert "from 100 trials (5.1 allowed)" in text
-    assert "3 bounds checked, all hold." in text
-    document = json.loads(target.read_text())
-    assert document["schema"] == "nlattn.bounds/1"
-    assert document["environment"]["nlattn"] == nlattn.__version__
-    assert [row["id"] for row in document["rows"]] == ["dropped_mass", "range_finder_frobenius", "leverage_sampling"]
-    row = document["rows"][2]
-    assert row["kind"] == "probability"
-    assert row["failure"] == 0.05
-    assert row["holds"] is True
-    assert row["trials"] == 200
-    assert row["violations"] <= row["allowed"] == 27
-    assert {"statement", "hypotheses", "source", "bound", "median", "worst", "worst_ratio", "ratio"} <= set(row)
-
-
-def test_bounds_json_to_stdout():
-    done = python("-m", "nlattn", "bounds", "--id", "dropped_mass", "--trials", 7, "--seed", 3, "--json", "-")
-    assert done.returncode == 0
-    document = json.loads(done.stdout)
-    assert document["rows"][0]["trials"] == 7
-    assert document["environment"]["seed"] == 3
-    assert "1 bound checked, all hold." in done.stderr
-
-
-def test_bounds_that_fail(monkeypatch):
-    """A wrong constant is seen, and the exit code says so."""
-    record = nlattn.bounds.BOUNDS["trace_variance"]
-    monkeypatch.setitem(
-        nlattn.bounds.BOUNDS,
-        "trace_variance",
-        dataclasses.replace(record, run=lambda rng: (record.run(rng)[0], 0.7 * record.run(rng)[1])),
-    )
-    result = invoke("bounds", "--id", "trace_variance")
-    assert result.exit_code == 1
-    assert "trace_variance (moment): FAILS" in result.output
-    assert "1 fail: trace_variance" in " ".join(result.output.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--id", "dropped"], "--id must name bounds such as dropped_mass; got 'dropped'."),
-        (["--id", ","], "--id must name at least one bound among"),
-        (["--json", "nowhere/x.json"], "--json cannot be written: there is no folder nowhere."),
-    ],
-)
-def test_bounds_refused(arguments, sentence):
-    assert sentence in one_sentence(invoke("bounds", *arguments))
-
-
-def test_bounds_needs_two_trials():
-    assert invoke("bounds", "--trials", 1).exit_code == 2
-
-
-def test_bounds_with_too_few_trials():
-    """Two trials of a mean allow anything, and are not said to hold."""
-    result = invoke("bounds", "--id", "dropped_mass,trace_variance", "--trials", 2)
-    assert result.exit_code == 0
-    text = " ".join(result.output.split())
-    assert "dropped_mass (always): holds" in text
-    assert "trace_variance (moment): too few trials to tell" in text
-    assert "2 bounds checked, none fails, 1 with too few trials to tell." in text

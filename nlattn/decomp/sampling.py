@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.rng import moved
+from nlattn.rng import weighted
 
 __all__ = ["draw_rows", "row_probabilities", "selected_rows"]
 
@@ -29,14 +29,9 @@ def draw_rows(factors: Sequence[Any], samples: int, rng: np.random.Generator) ->
     indices, probability = [], None
     for a in factors:
         p = row_probabilities(a)
-        sums = xp.cumulative_sum(p)
-        total = sums[-1]
-        # A number that rounding has raised to the total belongs to the last row that can be drawn.
-        last = xp.searchsorted(sums, sums[-1:])
-        drawn = xp.searchsorted(sums, moved(rng.random(samples), sums) * total, side="right")
-        drawn = xp.minimum(drawn, last)
+        drawn = weighted(rng, p, samples)
         indices.append(drawn)
-        chosen = xp.take(p, drawn, axis=0) / total
+        chosen = xp.take(p, drawn, axis=0) / xp.sum(p)
         probability = chosen if probability is None else probability * chosen
     return indices, probability
 

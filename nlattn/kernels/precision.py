@@ -2,7 +2,7 @@
 
 from typing import Any
 
-__all__ = ["accumulator", "number"]
+__all__ = ["accumulator", "number", "real_dtype"]
 
 
 def accumulator(xp: Any, dtype: Any) -> Any:
@@ -13,3 +13,8 @@ def accumulator(xp: Any, dtype: Any) -> Any:
 def number(x: Any) -> float:
     """An array of no axes as a float, also where gradients are recorded."""
     return float(x.detach() if hasattr(x, "detach") else x)
+
+
+def real_dtype(xp: Any, dtype: Any) -> Any:
+    """The dtype of the moduli of real or complex numbers in single or double precision."""
+    return xp.float32 if xp.finfo(dtype).bits == 32 else xp.float64

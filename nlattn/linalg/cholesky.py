@@ -13,7 +13,7 @@ from nlattn.kernels.top_k import top_k
 from nlattn.linalg.magnitudes import number
 from nlattn.linalg.operators import adjoint
 from nlattn.linalg.psd import psd
-from nlattn.rng import generator, moved
+from nlattn.rng import generator, weighted
 from nlattn.validation import all_finite, check_choice, check_integer, check_number
 
 __all__ = ["PivotedCholesky", "pivoted_cholesky"]
@@ -196,7 +196,4 @@ def _candidates(left: Any, size: int, pivoting: str, random: np.random.Generator
         positive = int(xp.sum(xp.astype(values > 0, xp.int64)))
         size = min(size, positive)
         return index[:size], number(values[size]) if size < values.shape[0] else 0.0
-    ends = xp.cumulative_sum(left)
-    # Strictly below the last end, so that no item of probability 0 can be drawn.
-    draws = np.minimum(random.random(size), 1 - 2**-52) * number(ends[-1])
-    return xp.searchsorted(ends, moved(draws, left), side="right"), 0.0
+    return weighted(random, left, size), 0.0

@@ -7,13 +7,14 @@ from typing import Any
 from array_api_compat import array_namespace
 
 from nlattn.errors import ConvergenceWarning
+from nlattn.kernels.precision import real_dtype
 from nlattn.linalg.magnitudes import number, scaled
 from nlattn.linalg.operators import adjoint
 from nlattn.linalg.orthonormal import orthonormal
 from nlattn.sketch.factory import SKETCHES, sketch_operator
 from nlattn.validation import check_choice, check_integer, check_number, matrix
 
-__all__ = ["leverage_scores", "lewis_weights", "real_dtype", "row_norms"]
+__all__ = ["leverage_scores", "lewis_weights", "row_norms"]
 
 
 def leverage_scores(
@@ -200,7 +201,3 @@ def _row_squares(q: Any) -> Any:
     if xp.isdtype(q.dtype, "complex floating"):
         return xp.sum(xp.real(q) ** 2 + xp.imag(q) ** 2, axis=1)
     return xp.sum(q * q, axis=1)
-
-
-def real_dtype(xp: Any, dtype: Any) -> Any:
-    return xp.float32 if xp.finfo(dtype).bits == 32 else xp.float64

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import array_api_compat
 from array_api_compat import array_namespace
 
+from nlattn.kernels.precision import real_dtype
 from nlattn.linalg.magnitudes import number, squared_norm
 from nlattn.linalg.operators import Operator, adjoint, operator
 from nlattn.linalg.orthonormal import complete, extend
@@ -114,8 +115,7 @@ def nystrom_approximation(
         values = xp.concat([values, xp.zeros((missing,), dtype=values.dtype, device=values.device)])
     elif vectors is None:
         vectors = xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
-    real = xp.float32 if xp.finfo(op.dtype).bits == 32 else xp.float64
-    return Eigen(xp.astype(values * op.scale, real), vectors, error)
+    return Eigen(xp.astype(values * op.scale, real_dtype(xp, op.dtype)), vectors, error)
 
 
 def _check_hermitian(op: Operator) -> None:

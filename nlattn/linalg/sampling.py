@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
+from nlattn.kernels.precision import real_dtype
 from nlattn.kernels.top_k import top_k
-from nlattn.linalg.leverage import real_dtype, row_norms
+from nlattn.linalg.leverage import row_norms
 from nlattn.linalg.magnitudes import number
 from nlattn.linalg.operators import adjoint
-from nlattn.rng import generator, moved
+from nlattn.rng import generator, moved, weighted
 from nlattn.validation import check_choice, check_integer, floating, matrix, namespace
 
 __all__ = ["Sample", "importance_sample", "product_probabilities", "sampled_product"]
@@ -79,10 +80,7 @@ def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any
     if size == 0:
         return Sample(xp.zeros((0,), dtype=xp.int64, device=weights.device), weights[:0])
     wide = wide / most
-    ends = xp.cumulative_sum(wide)
-    # Below the last end by a rounding: the first end above a draw belongs to a positive weight.
-    draws = np.minimum(random.random(size), 1 - 2**-52) * number(ends[-1])
-    index = xp.astype(xp.searchsorted(ends, moved(draws, wide), side="right"), xp.int64)
+    index = weighted(random, wide, size)
     log_weight = math.log(number(xp.sum(wide)) / size) - xp.log(xp.take(wide, index))
     return Sample(index, xp.astype(log_weight, weights.dtype))
 
