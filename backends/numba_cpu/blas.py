@@ -20,18 +20,18 @@ GEMM_ADDRESS = {
 
 
 @intrinsic
-def gemm(typingctx, address, transposed, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
-    """C (m, n) = alpha op(A) B + beta C, column-major as BLAS counts; op(A) = A^T where `transposed`.
+def gemm(typingctx, address, left, right, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+    """C (m, n) = alpha op(A) op(B) + beta C, column-major as BLAS counts; `left` transposes A, `right` B.
 
     The precision is that of `alpha`; `a`, `b`, `c` are addresses, `address` is that of the routine.
     """
     i64 = types.int64
-    sig = types.void(i64, types.boolean, i64, i64, i64, alpha, i64, i64, i64, i64, alpha, i64, i64)
+    sig = types.void(i64, types.boolean, types.boolean, i64, i64, i64, alpha, i64, i64, i64, i64, alpha, i64, i64)
     number = ir.FloatType() if alpha == types.float32 else ir.DoubleType()
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
         i8, i32 = ir.IntType(8), ir.IntType(32)
-        address, transposed, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = args
+        address, left, right, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = args
         i8p, i32p, fp = i8.as_pointer(), i32.as_pointer(), number.as_pointer()
         kinds = [i8p, i8p, i32p, i32p, i32p, fp, fp, i32p, fp, i32p, fp, fp, i32p]
         routine = builder.inttoptr(address, ir.FunctionType(ir.VoidType(), kinds).as_pointer())
@@ -45,14 +45,14 @@ def gemm(typingctx, address, transposed, m, n, k, alpha, a, lda, b, ldb, beta, c
         def pointer(value: Any) -> Any:
             return builder.inttoptr(value, fp)
 
-        letters = ir.Constant(i8, ord("T")), ir.Constant(i8, ord("N"))
-        flag = builder.icmp_unsigned("!=", transposed, transposed.type(0))
-        op = by_reference(builder.select(flag, *letters))
-        plain = by_reference(letters[1])
+        def operation(transposed: Any) -> Any:
+            letters = ir.Constant(i8, ord("T")), ir.Constant(i8, ord("N"))
+            return by_reference(builder.select(builder.icmp_unsigned("!=", transposed, transposed.type(0)), *letters))
+
         sizes = integer(m), integer(n), integer(k)
-        left = by_reference(alpha), pointer(a), integer(lda)
-        right = pointer(b), integer(ldb)
-        builder.call(routine, [op, plain, *sizes, *left, *right, by_reference(beta), pointer(c), integer(ldc)])
+        operands = by_reference(alpha), pointer(a), integer(lda), pointer(b), integer(ldb)
+        result = by_reference(beta), pointer(c), integer(ldc)
+        builder.call(routine, [operation(left), operation(right), *sizes, *operands, *result])
         return context.get_dummy_value()
 
     return sig, codegen

@@ -66,9 +66,9 @@ def _tile(columns, across, places, address, first, last, buffer, panel, squares)
     here = rest.ctypes.data
     for p in range(places.shape[0]):
         factor, stride, few, k = places[p]
-        gemm(address, True, b, m, k, minus, few, k, factor + first * stride, stride // item, one, here, b)
+        gemm(address, True, False, b, m, k, minus, few, k, factor + first * stride, stride // item, one, here, b)
     there = panel[first].ctypes.data
-    gemm(address, True, b, m, b, one, across.ctypes.data, b, here, b, zero, there, b)
+    gemm(address, True, False, b, m, b, one, across.ctypes.data, b, here, b, zero, there, b)
     for i in range(m):
         row = panel[first + i]
         total = np.float64(0)

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-__all__ = ["add", "exp_sum", "maximum"]
+__all__ = ["add", "exp_columns", "exp_sum", "maximum"]
 
 
 def _fitted(degree: int) -> tuple[Any, ...]:
@@ -55,6 +55,22 @@ def _exp_sum_float32(row, shift):  # type: ignore[no-untyped-def]
     return total
 
 
+@njit(nogil=True, fastmath={"contract"})
+def _exp_columns_float32(tile, shift, total):  # type: ignore[no-untyped-def]
+    for j in range(tile.shape[0]):
+        row = tile[j]
+        for i in range(row.size):
+            x = (row[i] - shift[i]) * S_LOG2E
+            x = S_LOW if x < S_LOW else x
+            rounded = np.float32(x + S_MAGIC)
+            r = x - (rounded - S_MAGIC)
+            p = S0 + r * (S1 + r * (S2 + r * (S3 + r * (S4 + r * (S5 + r * S6)))))
+            power = np.int32((rounded.view(np.int32) + S_BIAS) << S_BITS)
+            e = p * power.view(np.float32)
+            row[i] = e
+            total[i] += e
+
+
 D0, D1, D2, D3, D4, D5, D6, D7, D8, D9, D10, D11, D12, D13 = _taylor(13)
 D_LOG2E = np.float64(math.log2(math.e))
 D_MAGIC, D_LOW, D_BIAS, D_BITS = np.float64(1.5 * 2**52), np.float64(-1023), np.int64(1023), np.int64(52)
@@ -75,6 +91,23 @@ def _exp_sum_float64(row, shift):  # type: ignore[no-untyped-def]
         row[j] = e
         total = add(total, e)
     return total
+
+
+@njit(nogil=True, fastmath={"contract"})
+def _exp_columns_float64(tile, shift, total):  # type: ignore[no-untyped-def]
+    for j in range(tile.shape[0]):
+        row = tile[j]
+        for i in range(row.size):
+            x = (row[i] - shift[i]) * D_LOG2E
+            x = D_LOW if x < D_LOW else x
+            rounded = np.float64(x + D_MAGIC)
+            r = x - (rounded - D_MAGIC)
+            p = D7 + r * (D8 + r * (D9 + r * (D10 + r * (D11 + r * (D12 + r * D13)))))
+            p = D0 + r * (D1 + r * (D2 + r * (D3 + r * (D4 + r * (D5 + r * (D6 + r * p))))))
+            power = np.int64((rounded.view(np.int64) + D_BIAS) << D_BITS)
+            e = p * power.view(np.float64)
+            row[i] = e
+            total[i] += e
 
 
 # A floating maximum does not vectorise without assuming NaN away; on integers that order like the floats it does.
@@ -113,6 +146,11 @@ def exp_sum(row: Any, shift: Any) -> Any:
     raise NotImplementedError("for compiled code only")
 
 
+def exp_columns(tile: Any, shift: Any, total: Any) -> None:
+    """tile <- exp(tile - shift) in place, a shift for each column, and total += the sum of each column."""
+    raise NotImplementedError("for compiled code only")
+
+
 def maximum(row: Any) -> Any:
     """The maximum of a nonempty row."""
     raise NotImplementedError("for compiled code only")
@@ -123,6 +161,13 @@ def _(row, shift):  # type: ignore[no-untyped-def]
     if row.dtype == types.float32:
         return lambda row, shift: _exp_sum_float32(row, shift)
     return lambda row, shift: _exp_sum_float64(row, shift)
+
+
+@overload(exp_columns)
+def _(tile, shift, total):  # type: ignore[no-untyped-def]
+    if tile.dtype == types.float32:
+        return lambda tile, shift, total: _exp_columns_float32(tile, shift, total)
+    return lambda tile, shift, total: _exp_columns_float64(tile, shift, total)
 
 
 @overload(maximum)

@@ -53,7 +53,7 @@ def _tile(x, y, left, right, twice, address, out):  # type: ignore[no-untyped-de
     m, d = x.shape
     n = y.shape[0]
     zero = x.dtype.type(0)
-    gemm(address, True, n, m, d, twice, y.ctypes.data, d, x.ctypes.data, d, zero, out.ctypes.data, n)
+    gemm(address, True, False, n, m, d, twice, y.ctypes.data, d, x.ctypes.data, d, zero, out.ctypes.data, n)
     for i in range(m):
         row, shift = out[i], left[i]
         for j in range(row.size):

