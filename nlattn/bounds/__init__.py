@@ -3,6 +3,8 @@
 ``BOUNDS`` lists them; ``check`` measures one; ``nlattn bounds`` on the command line measures all.
 """
 
+from nlattn.bounds.clusters import monopole_mass, monopole_output, monopole_share, multipole_output
+from nlattn.bounds.collision_weights import collision_count_variance, collision_union_variance
 from nlattn.bounds.collisions import cross_polytope_collision, hyperplane_collision, p_stable_collision
 from nlattn.bounds.embeddings import count_sketch_embedding, gaussian_embedding, srht_embedding
 from nlattn.bounds.estimators import frobenius_norm_limit, leave_one_out_mean, spectral_norm_limit, trace_variance
@@ -51,6 +53,16 @@ from nlattn.bounds.range_finder import (
 from nlattn.bounds.registry import BOUNDS, Bound
 from nlattn.bounds.regularised_softmax import regularised_softmax, regularised_softmax_variance
 from nlattn.bounds.rounding import merge_rounding, online_softmax_rounding
+from nlattn.bounds.sampled_normalisers import (
+    normaliser_deviation,
+    normaliser_mean,
+    normaliser_variance,
+    normaliser_variance_limit,
+)
+from nlattn.bounds.sampled_outputs import ratio_error, ratio_identity, ratio_variance
+from nlattn.bounds.sampled_products import sampled_attention_spectral, stable_rank_limit, stochastic_norm
+from nlattn.bounds.score_estimates import projected_scores, selected_mass, selected_score, transformed_distance
+from nlattn.bounds.selection import dropped_mass_divergence, dropped_mass_identity, kept_columns
 from nlattn.bounds.single_pass import single_pass_error
 from nlattn.bounds.sketch_moments import (
     balanced_count_sketch_variance,
@@ -96,17 +108,30 @@ __all__ = [
     "balanced_count_sketch_variance",
     "balanced_mean",
     "check",
+    "collision_count_variance",
+    "collision_union_variance",
     "count_sketch_embedding",
     "count_sketch_variance",
     "cross_polytope_collision",
     "dropped_mass",
+    "dropped_mass_divergence",
+    "dropped_mass_identity",
     "gaussian_embedding",
     "gaussian_variance",
     "hosvd_error",
     "hyperbolic_variance",
     "hyperplane_collision",
+    "kept_columns",
     "khatri_rao_least_squares",
     "khatri_rao_leverage",
+    "monopole_mass",
+    "monopole_output",
+    "monopole_share",
+    "multipole_output",
+    "normaliser_deviation",
+    "normaliser_mean",
+    "normaliser_variance",
+    "normaliser_variance_limit",
     "nystrom_nuclear",
     "nystrom_structural_frobenius",
     "nystrom_structural_nuclear",
@@ -121,6 +146,7 @@ __all__ = [
     "pivoted_cholesky_spectral",
     "polynomial_sketch_variance",
     "positive_variance",
+    "projected_scores",
     "random_pivot_count",
     "random_pivot_step",
     "random_pivoted_cholesky",
@@ -130,8 +156,14 @@ __all__ = [
     "range_finder_power",
     "range_finder_spectral",
     "range_finder_spectral_tail",
+    "ratio_error",
+    "ratio_identity",
+    "ratio_variance",
     "regularised_softmax",
     "regularised_softmax_variance",
+    "sampled_attention_spectral",
+    "selected_mass",
+    "selected_score",
     "self_tensored_mean",
     "single_pass_error",
     "sketched_product",
@@ -139,12 +171,15 @@ __all__ = [
     "srht_embedding",
     "srht_variance",
     "stabilised_denominator",
+    "stable_rank_limit",
     "sthosvd_error",
+    "stochastic_norm",
     "tensor_sketch_kernel_error",
     "tensor_sketch_variance",
     "tensor_train_discarded",
     "tensor_train_error",
     "tensor_train_quasi_optimality",
+    "transformed_distance",
     "trigonometric_variance",
     "tucker_lower_bound",
     "tucker_quasi_optimality",

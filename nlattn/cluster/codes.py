@@ -31,7 +31,8 @@ def hyperplane_codes(x: Any, projection: Any, *, check_finite: bool = True) -> A
     Notes
     -----
     Codes depend on directions only. Costs 2 n r d flops. Source: Charikar, DOI 10.1145/509907.509965.
-    Bounds: ``hyperplane_collision``.
+    Bounds: ``hyperplane_collision``; ``collision_count_variance`` and ``collision_union_variance`` for sums over the
+    points of equal code.
 
     Examples
     --------

@@ -33,8 +33,8 @@ def augment_for_inner_products(
 
     Notes
     -----
-    Source: Bachrach et al., DOI 10.1145/2645710.2645741 (xbox); arXiv
-    2010.05315 (xbox+); arXiv 1410.5518 (simple).
+    Source: Bachrach et al., DOI 10.1145/2645710.2645741 (xbox); arXiv 2010.05315 (xbox+); arXiv 1410.5518 (simple).
+    Bounds: ``transformed_distance`` ("xbox+").
 
     Examples
     --------

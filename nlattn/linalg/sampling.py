@@ -52,7 +52,8 @@ def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any
 
     Notes
     -----
-    ``nlattn.bounds``: ``sampled_product_error``, ``leverage_sampling``.
+    ``nlattn.bounds``: ``sampled_product_error``, ``leverage_sampling``; for sampled keys of attention
+    ``normaliser_variance``, ``normaliser_deviation`` and ``ratio_variance``.
 
     Examples
     --------
@@ -160,7 +161,8 @@ def sampled_product(a: Any, b: Any, size: int, *, kind: str = "optimal", rng: An
     Notes
     -----
     Its mean squared error is known exactly: ``sampled_product_error`` in ``nlattn.bounds`` (Drineas, Kannan and
-    Mahoney, DOI 10.1137/S0097539704442684). Costs m size p, and m n for "optimal".
+    Mahoney, DOI 10.1137/S0097539704442684); ``sampled_attention_spectral`` for softmax weights and "rows". Costs
+    m size p, and m n for "optimal".
 
     Examples
     --------
