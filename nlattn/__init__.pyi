@@ -27,7 +27,17 @@ from .methods.exact import exact_attention as exact_attention
 from .methods.lowrank.nystrom import nystrom_attention as nystrom_attention
 from .methods.registry import METHODS as METHODS
 from .methods.registry import Method as Method
+from .methods.sparse.heavy_hitter import heavy_hitter_attention as heavy_hitter_attention
+from .methods.sparse.hyper import hyper_attention as hyper_attention
+from .methods.sparse.kdeformer import kdeformer_attention as kdeformer_attention
+from .methods.sparse.loki import loki_attention as loki_attention
+from .methods.sparse.multipole import multipole_attention as multipole_attention
+from .methods.sparse.prescored import prescored_attention as prescored_attention
+from .methods.sparse.reformer import reformer_attention as reformer_attention
+from .methods.sparse.routing import routing_attention as routing_attention
+from .methods.sparse.smyrf import smyrf_attention as smyrf_attention
 from .methods.sparse.streaming import streaming_attention as streaming_attention
+from .methods.sparse.topk import topk_attention as topk_attention
 from .partial import Partial as Partial
 from .partial import merge_partials as merge_partials
 from .sketch.factory import sketch_operator as sketch_operator

@@ -15,7 +15,7 @@ from commands import invoke, one_sentence, python
 
 import nlattn
 from nlattn.cli.rows import Row
-from nlattn.cli.verdicts import Verdict, by_time, verdict
+from nlattn.cli.verdicts import Verdict, by_time, telling, verdict
 from nlattn.methods.registry import Method
 
 ROW_KEYS = {
@@ -275,21 +275,31 @@ def test_samples_with_everything(tmp_path):
 
 
 def test_table_goes_to_stdout_and_holds_every_row(model):
-    result = python("-m", "nlattn", "compare", model, COLUMNS="120")
+    result = python("-m", "nlattn", "compare", model, "--all", COLUMNS="120")
     assert result.returncode == 0
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
     title, second = result.stdout.splitlines()[:2]
     assert title.endswith("layer 9, 4 query and 2 key heads, L = S = 80, E = Ev = 8, not causal, scale 0.3, float32")
     assert second.startswith("Error of the uniform baseline: 0.")
-    for words in ("nystrom    landmarks 64", "streaming  window 64", "<= upper", "95 % rows", "speed", "estimates"):
+    for words in ("landmarks 16", "landmarks 64", "window 64", "<= upper", "95 % rows", "speed", "estimates"):
         assert words in result.stdout
+    few = python("-m", "nlattn", "compare", model, COLUMNS="120").stdout
+    assert "--all shows them" in few
+    assert len(few.splitlines()) < len(result.stdout.splitlines())
 
 
 def test_table_is_sorted_by_time_and_says_what_is_best():
     def row(method, seconds, error, speedup):
         return Row(method=method, budget={}, seconds=seconds, error=error, baseline=0.5, speedup=speedup)
 
+    assert [
+        (r.method, r.error)
+        for r in telling([row("exact", 1, 1e-7, 1), *(row("loki", 2 + e, e, 0.5) for e in (0.2, 0.1))])
+    ] == [
+        ("exact", 1e-7),
+        ("loki", 0.1),
+    ]
     rows = [
         row("exact", 1.0, 1e-7, 1.0),
         row("a", 0.2, 0.3, 5.0),
@@ -466,7 +476,7 @@ def test_methods_prints_every_record():
     assert result.exit_code == 0
     for record in nlattn.METHODS.values():
         for words in (record.name, record.family, record.paper, record.principle):
-            assert words in result.output
+            assert words in " ".join(result.output.split())
     assert max(map(len, result.output.splitlines())) <= 80
 
 

@@ -8,26 +8,50 @@ from typing import Any
 
 import pytest
 
-from nlattn import METHODS, nystrom_attention
+from nlattn import METHODS
+from nlattn.bounds import BOUNDS
+from nlattn.methods.registry import Method
 from nlattn.testing import BACKENDS, cases
 
-random_nystrom = partial(nystrom_attention, selection="random")
-kmeans_nystrom = partial(nystrom_attention, selection="kmeans")
-iterated_nystrom = partial(nystrom_attention, pinv="iter")
 
-#: Options that change what a method is: under a record of their own.
+def _variant(base: str, record: dict[str, Any] | None = None, **options: Any) -> Method:
+    """The record of a method with other options, which change what it is as `record` says."""
+    name = "_".join([base, *map(str, options.values())])
+    globals()[name] = partial(METHODS[base].resolve(), **options)
+    return replace(METHODS[base], function=f"{__name__}.{name}", **record or {})
+
+
+#: Options that change what a method is.
 VARIANTS = {
-    "nystrom-random": replace(METHODS["nystrom"], function=f"{__name__}.random_nystrom", deterministic=False),
-    "nystrom-kmeans": replace(METHODS["nystrom"], function=f"{__name__}.kmeans_nystrom", deterministic=False),
-    "nystrom-iter": replace(METHODS["nystrom"], function=f"{__name__}.iterated_nystrom"),
+    "nystrom-random": _variant("nystrom", {"deterministic": False}, selection="random"),
+    "nystrom-kmeans": _variant("nystrom", {"deterministic": False}, selection="kmeans"),
+    "nystrom-iter": _variant("nystrom", pinv="iter"),
+    "loki-fused": _variant("loki", {"differentiable": False}, form="fused"),
+    "heavy_hitter-paper": _variant("heavy_hitter", variant="paper"),
+    "prescored-leverage": _variant(
+        "prescored", {"deterministic": True, "key_permutation": True, "differentiable": False}, score="leverage"
+    ),
+    "reformer-sum": _variant("reformer", multiplicity="sum"),
+    "smyrf-sum": _variant("smyrf", multiplicity="sum"),
+    "hyper-values": _variant("hyper", {"linear": False}, sampling="values"),
+    "hyper-paper": _variant("hyper", variant="paper"),
+    "kdeformer-paper": _variant("kdeformer", variant="paper"),
+    "multipole-blocks": _variant(
+        "multipole",
+        {"causal": "keys", "without_lookahead": (), "linear": True, "separate_heads": True, "probe": "full"},
+        clusters="blocks",
+    ),
 }
+#: Where they run: on compiled kernels, and where arrays are held to the standard most strictly.
+STRICT = [BACKENDS["numpy-numba"], BACKENDS["array-api-strict"]]
 
 
 def _params() -> list[Any]:
     return [
         pytest.param(*case, id=f"{name}-{case[2]}-{case[0]}", marks=[pytest.mark.slow] if case[0].slow else [])
         for name, method in {**METHODS, **VARIANTS}.items()
-        for case in cases([method])
+        for case in cases([method], STRICT if name in VARIANTS else None)
+        if (name, case[0].name) != ("loki-fused", "memory")  # in test_loki
     ]
 
 
@@ -53,3 +77,11 @@ def test_conformance(check, method, backend):
 def test_every_method_has_checks_on_every_backend(backend):
     for method in METHODS.values():
         assert len(cases([method], [backend])) > 20
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
+def test_bounds_of_a_record_exist_and_are_named(method):
+    assert set(method.bounds) <= set(BOUNDS)
+    text = method.resolve().__doc__
+    assert [name for name in method.bounds if f"``{name}``" not in text] == []
+    assert [name for name in BOUNDS if f"``{name}``" in text and name not in method.bounds] == []

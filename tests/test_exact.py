@@ -107,6 +107,18 @@ def test_keys_are_not_repeated_in_memory():
     assert peak < 16 * k.nbytes / 4
 
 
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_axes_of_size_one_may_have_any_stride(dtype):
+    """One key, or one feature, which NumPy may give stride 0: no leading dimension for BLAS."""
+    rng = np.random.default_rng(0)
+    for s, e, ev in ((1, 3, 1), (1, 3, 4), (1, 1, 1), (5, 1, 1)):
+        q, k, v = (rng.standard_normal((2, 1, n, c)).astype(dtype) for n, c in ((3, e), (s, e), (s, ev)))
+        wanted = dense_attention(q, k, v).out
+        shared = [np.broadcast_to(x[:, :, :1], x.shape) if x.shape[2] == 1 else x for x in (k, v)]
+        for arrays in ((k, v), shared, [x[:, :, ::-1] for x in (k, v)]):
+            assert_close(exact_attention(q, *arrays), wanted, rtol=1e-3, atol=1e-3, like=q)
+
+
 def test_shared_keys_of_a_batch_stay_shared():
     """Keys that a batch shares by broadcasting, of float16 too, are not copied for each of its elements."""
     pytest.importorskip("numba")

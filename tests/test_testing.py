@@ -123,7 +123,7 @@ def fails(*checks, method="exact", backend="numpy-generic", **record):
         changed = record
         if function is not None:
             place = f"{__name__}.MUTANTS_{len(FAILURES)}"
-            sys.modules[place] = SimpleNamespace(function=function, _prepare=_broken, _apply=_broken)
+            sys.modules[place] = SimpleNamespace(function=function, **BROKEN)
             changed = {"function": f"{place}.function", **record}
         for name in checks:
             FAILURES[name] = replace(METHODS[method], **changed), BACKENDS[backend]
@@ -134,6 +134,16 @@ def fails(*checks, method="exact", backend="numpy-generic", **record):
 
 def _broken(*args, **options):
     return SimpleNamespace(out=np.zeros((2, 4, 7, 5)))
+
+
+# What a module has beside its function, with outputs of 0.
+BROKEN = {
+    "_prepare": _broken,
+    "_apply": _broken,
+    "_rebudget": _broken,
+    "_block_numbers": lambda state: range(3),
+    "_block_rows": lambda state, problem, numbers: np.zeros((2, 4, 7), dtype=np.int64),
+}
 
 
 def _edit(change, function=exact_attention):
@@ -152,6 +162,7 @@ fails("causal_refused", causal=None)(None)
 fails("causality_is_not_better", causal="keys")(None)
 fails("key_permutation_is_denied", key_permutation=False)(None)
 fails("not_convex", convex=False)(None)
+fails("linear_is_denied", linear=False)(None)
 fails("rows_do_not_sum_to_one", rows_sum_to_one=False)(None)
 fails("key_permutation", method="streaming", key_permutation=True)(None)
 fails("rows_sum_to_one", "convex", method="nystrom", rows_sum_to_one=True, convex=True)(None)
@@ -169,6 +180,10 @@ fails("scale")(lambda *x, scale=None, **o: exact_attention(*x, **o))
 fails("equal_keys")(_edit(lambda q, k, v: (q, k + np.arange(k.shape[-2])[:, None], v)))
 fails("accuracy", "accuracy_on_real_data")(_edit(lambda q, k, v: (q * np.float32(1 + 1e-6), k, v)))
 fails("probe")(exact_attention)
+fails("block_probe", method="streaming", probe="query-blocks")(streaming_attention)
+fails("future_weights", "without_lookahead", without_lookahead=(("scale", None),))(
+    lambda *x, is_causal=False, **o: exact_attention(*x, **o)
+)
 fails("agrees_with_numpy", backend="numpy-numba")(
     _edit(lambda q, k, v: (q, k, v + (nlattn.dispatch.backend_name(np.ndarray) == "generic")))
 )

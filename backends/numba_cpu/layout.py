@@ -13,10 +13,14 @@ def rows_contiguous(array: Any, dtype: Any) -> Any:
     Leading axes of stride 0 (keys that a batch shares) stay so: the copy has one element along them.
     """
     array = np.asarray(array)
-    item = array.itemsize
+    item, width = array.itemsize, max(1, array.shape[-1])
     row, last = array.strides[-2:]
-    fits = last == item and row % item == 0 and row >= item * array.shape[-1]
+    fits = last == item and row % item == 0 and row >= item * width
     if fits and array.dtype == dtype and array.dtype.isnative and array.flags.aligned:
         return array
     shared = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in array.strides[:-2])
-    return np.broadcast_to(np.ascontiguousarray(array[shared], dtype=dtype), array.shape)
+    copy = np.ascontiguousarray(array[shared], dtype=dtype)
+    # Axes of size 1 may have any stride, 0 too, which is no leading dimension: those of rows are written out.
+    lead = (0 if stride == 0 else own for stride, own in zip(array.strides[:-2], copy.strides[:-2], strict=True))
+    strides = (*lead, copy.itemsize * width, copy.itemsize)
+    return np.lib.stride_tricks.as_strided(copy, array.shape, strides, writeable=False)

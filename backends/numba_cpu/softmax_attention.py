@@ -39,7 +39,9 @@ def softmax_attention(
     if min(b, h, length, s, ev) == 0:
         return NotImplemented
     if mask is None and bias is None:
-        return _without_masks(query, key, value, start, stop, scale)
+        found = _without_masks(query, key, value, start, stop, scale)
+        if found is not None:
+            return found
     out = np.empty((b, h, length, ev), dtype=dtype)
     lse = np.empty((b, h, length), dtype=dtype)
     arrays = (
@@ -68,8 +70,11 @@ def softmax_attention(
     return out, lse
 
 
-def _without_masks(query: Any, key: Any, value: Any, start: Any, stop: Any, scale: float) -> tuple[Any, Any]:
-    """Blocks of rows over the range of keys that they see between them, a tenth to a fourth faster."""
+def _without_masks(query: Any, key: Any, value: Any, start: Any, stop: Any, scale: float) -> tuple[Any, Any] | None:
+    """Blocks of rows over the range of keys that they see between them, a tenth to a fourth faster.
+
+    None where rows side by side see keys too far from each other.
+    """
     b, h, length, _ = query.shape
     g, s = key.shape[1:3]
     # Enough blocks to share out.
@@ -78,6 +83,9 @@ def _without_masks(query: Any, key: Any, value: Any, start: Any, stop: Any, scal
     blind = start >= stop
     begin = np.minimum.reduceat(np.where(blind, s, start), edges, axis=2)[..., None]
     end = np.maximum.reduceat(np.where(blind, 0, stop), edges, axis=2)[..., None]
+    rows = np.diff(edges, append=length)[:, None]
+    if np.sum(rows * np.maximum(end - begin, 0)) > 2 * np.sum(np.maximum(stop - start, 0)) + size * size * begin.size:
+        return None
     position = np.broadcast_to(np.arange(s), (b, g, s))
     return block_attention(
         query, key, value, begin, end, scale=scale, size=size, start=start, stop=stop, position=position

@@ -80,6 +80,9 @@ def compare(
     rtol: Annotated[
         float | None, typer.Option(help="A tolerance: marks the rows within it and adds nlattn.attention(rtol=...).")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every row, not just the best trade-offs and one row a method.")
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Of random methods, and of the rows that are sampled.")] = 0,
     backend: Annotated[str | None, typer.Option(help="What runs the kernels, e.g. generic.")] = None,
     json: Annotated[
@@ -97,6 +100,7 @@ def compare(
             methods=list(nlattn.METHODS) if methods is None else names("--methods", methods, list(nlattn.METHODS)),
             budgets=None if budgets is None else integers("--budgets", budgets),
             rtol=rtol,
+            everything=everything,
             seed=seed,
             backend=backend,
             json=json,

@@ -29,6 +29,7 @@ class Wanted:
     methods: list[str]
     budgets: list[int] | None
     rtol: float | None
+    everything: bool
     seed: int
     backend: str | None
     json: str | None
@@ -45,7 +46,7 @@ def compare(problems: list[Input], wanted: Wanted) -> None:
         environment = surroundings()
         tables = _measure(problems, wanted, errors)
     for problem, rows in tables:
-        print_table(console, problem, rows, wanted.rtol)
+        print_table(console, problem, rows, wanted.rtol, everything=wanted.everything)
         console.print()
     print_reading_aid(console)
     if wanted.plot is not None:

@@ -13,7 +13,8 @@ __all__ = ["print_methods"]
 
 CAUSAL = {
     None: "no",
-    "weights": "future weights are masked, the selection looks ahead",
+    "mask": "future keys have no weight, the selection looks ahead at keys and values",
+    "weights": "future keys have no weight, the selection looks ahead at keys",
     "keys": "yes, future keys and values have no effect",
     "strict": "yes, nothing of the future has an effect",
 }

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from nlattn.cli.inputs import Input
 from nlattn.cli.rows import Row
-from nlattn.cli.verdicts import Verdict, by_time, verdict
+from nlattn.cli.verdicts import Verdict, by_time, telling, verdict
 
 __all__ = ["budget_text", "number", "print_reading_aid", "print_table", "title"]
 
@@ -34,8 +34,8 @@ memory that the arrays of a call take at a time, its output included. Of the oth
 beats in both time and error."""
 
 
-def print_table(console: Console, problem: Input, rows: list[Row], rtol: float | None) -> None:
-    """Print what is to be known about the input, the rows in order of time, and the refusals in sentences."""
+def print_table(console: Console, problem: Input, rows: list[Row], rtol: float | None, *, everything: bool) -> None:
+    """Print what is to be known about the input, all or the telling rows by time, and the refusals in sentences."""
     console.print(Text(title(problem, console.width), style="bold"))
     for sentence in problem.assumed:
         console.print(Text(sentence))
@@ -48,12 +48,15 @@ def print_table(console: Console, problem: Input, rows: list[Row], rtol: float |
     for header in ("error", "<= upper", "95 % rows", "ms", "speed", "MB"):
         table.add_column(header, justify="right", overflow="fold")
     table.add_column("verdict", no_wrap=True)
-    for row in by_time(rows):
+    shown = by_time(rows) if everything else telling(rows)
+    for row in shown:
         found = verdict(row, rows)
         words, style = VERDICTS[found]
         table.add_row(*_cells(row, rtol), words if wide else found.value, style=style)
     console.print(table)
     console.print()
+    if hidden := len(by_time(rows)) - len(shown):
+        console.print(Text(f"Without {hidden} rows that other budgets of their methods outdo; --all shows them."))
     for sentence in _remarks(rows, rtol):
         console.print(Text(sentence))
 

@@ -4,8 +4,9 @@ import math
 from enum import Enum
 
 from nlattn.cli.rows import Row
+from nlattn.methods.registry import METHODS
 
-__all__ = ["Verdict", "by_time", "verdict"]
+__all__ = ["Verdict", "by_time", "telling", "verdict"]
 
 
 class Verdict(Enum):
@@ -26,6 +27,18 @@ def by_time(rows: list[Row]) -> list[Row]:
     """The rows that have an output, the fastest first."""
     done = [row for row in rows if row.status == "ok" and row.seconds is not None]
     return sorted(done, key=lambda row: row.seconds or 0.0)
+
+
+def telling(rows: list[Row]) -> list[Row]:
+    """Of the rows by time, exact attention, the best trade-offs, and for each other method its most accurate row."""
+    found = by_time(rows)
+    kept = [row for row in found if row.method not in METHODS or verdict(row, rows) == Verdict.BEST]
+    known = {row.method for row in kept}
+    for row in sorted(found, key=lambda row: math.inf if row.error is None else row.error):
+        if row.method not in known:
+            known.add(row.method)
+            kept.append(row)
+    return by_time(kept)
 
 
 def verdict(row: Row, rows: list[Row]) -> Verdict:

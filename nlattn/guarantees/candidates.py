@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nlattn.dispatch import backend_name
 from nlattn.methods.problem import Problem
 from nlattn.methods.registry import METHODS, Method
 
@@ -10,6 +11,8 @@ __all__ = ["Attempt", "Candidate", "count_scores", "find_candidates"]
 
 # A candidate must cost less than this part of exact attention.
 WORTH = 0.5
+# What the selection of a method with such a causal form may depend on lies in the future.
+AHEAD = ("mask", "weights")
 
 
 class Attempt(NamedTuple):
@@ -30,10 +33,17 @@ class Candidate:
     budget: int
     cost: float
     """Multiplications over those of exact attention."""
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether rows come in whole blocks, and what is prepared serves all budgets and heads."""
+        return self.record.probe == "query-blocks"
 
     def prepare(self, problem: Problem) -> Any:
         """All that does not depend on single query rows."""
-        return self.record.module()._prepare(problem, self.budget, *(b.default for b in self.record.budgets[1:]))
+        others = (budget.default for budget in self.record.budgets[1:])
+        return self.record.module()._prepare(problem, self.budget, *others, **dict(self.options))
 
     def apply(self, state: Any, rows: Problem) -> Any:
         """The output (B, H, m, Ev) of some or all rows of the problem that was prepared."""
@@ -56,17 +66,20 @@ def find_candidates(problem: Problem, lookahead: bool) -> tuple[list[Candidate],
     exact = share * METHODS["exact"].operations(**sizes)
     candidates, refused = [], []
     for record in METHODS.values():
-        if not record.budgets or record.probe != "rows" or not record.deterministic:
+        if not record.searched:
             continue
         reason = _refusal(problem, record, lookahead)
         if reason is not None:
             refused.append(Attempt(record.name, 0, None, reason))
             continue
-        budget = record.budgets[0]
+        blind = problem.is_causal and not lookahead and record.causal in AHEAD
+        budget, options = record.budgets[0], record.without_lookahead if blind else ()
         for amount in budget.ladder:
             cost = record.operations(**sizes, **{budget.name: amount}) / exact
             if cost < WORTH:
-                candidates.append(Candidate(record, amount, cost))
+                candidates.append(Candidate(record, amount, cost, options))
+    there = {candidate.record.name for candidate in candidates}
+    candidates = [candidate for candidate in candidates if candidate.record.included_in not in there]
     return sorted(candidates, key=lambda candidate: candidate.cost), refused
 
 
@@ -74,8 +87,10 @@ def _refusal(problem: Problem, record: Method, lookahead: bool) -> str | None:
     masks = [x for x in (problem.mask, problem.bias) if x is not None]
     if problem.is_causal and record.causal is None:
         return "refused: no causal form"
-    if problem.is_causal and not lookahead and record.causal == "weights":
+    if problem.is_causal and not lookahead and record.causal in AHEAD and not record.without_lookahead:
         return "refused: its selection looks ahead"
     if masks and (record.masks is None or (record.masks == "keys" and masks[0].shape[2] > 1)):
         return "refused: does not honour this mask"
+    if record.compiled and backend_name(type(problem.query)) == "generic":
+        return "refused: no faster than exact attention without compiled kernels"
     return None

@@ -222,7 +222,10 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
 
 
 def output_range(problem: Problem, output: Any) -> Any:
-    """Bound of every row error of an output (B, H, L, Ev): (B, H), from the box of the values and that of the rows."""
+    """Bound of every row error (B, H), from the box of the values and that of the rows of an output (B, H, L, Ev).
+
+    None stands for an output that lies in the box of the values.
+    """
     xp = problem.xp
     b, h, g, length, _ = problem.shape
     if length == 0:
@@ -230,6 +233,8 @@ def output_range(problem: Problem, output: Any) -> Any:
     low, high = _box(problem)
     # Each row of a group's values serves h // g heads.
     low, high = (np.repeat(edge, h // g, axis=1) for edge in (low, high))
+    if output is None:
+        return np.sqrt(np.sum((high - low) ** 2, axis=-1))
     least, most = (to_host(xp, xp.astype(f(output, axis=2), xp.float64)) for f in (xp.min, xp.max))
     reach = np.maximum(np.maximum(most - low, high - least), 0)
     return np.sqrt(np.sum(reach**2, axis=-1))

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nlattn.cluster.centroids import rows_at
 from nlattn.guarantees.candidates import Attempt, Candidate, count_scores, find_candidates
 from nlattn.guarantees.certificate import Certificate, certificate, output_range
 from nlattn.guarantees.sampling import RowErrors, draw_rows, exact_rows, squares, take_rows, uniform_rows
@@ -16,15 +17,25 @@ __all__ = ["Search"]
 
 TOLERANCE = 0x746F6C65  # spawn key of the rows that are drawn here
 
-# The looks at one batch element (or head), and the sizes that the sample of a look may have, share the failure
-# probability.
+# The looks at one batch element (or head), with one more for what is left when heads become exact at the last, and the
+# sizes that the sample of a look may have, share the failure probability.
 CONFIDENCE, LOOKS = 0.99, 3
 PROBE_ROWS = 96
 # Rows of a check: a share of all that keeps two of them cheap, within limits; more where few rows carry the sum.
 CHECK_SHARE, CHECK_LEAST, CHECK_MOST, CHECK_MORE = 1 / 24, 96, 256, 1 / 16
-# A probe must come below this part of rtol, so that the check, of an upper limit, is likely to pass.
-PROMISING = 0.65
+# Of long inputs, where another output is cheap beside so many rows, no more than these.
+CHECK_LONG = 1024
+# Where rows come in blocks: so many blocks, and every which row of them.
+PROBE_BLOCKS, PROBE_EVERY = 8, 5
+# A probe must come below this part of rtol with so many standard deviations of the check, of an upper limit, on top.
+PROMISING, TAIL = 0.6, 3.0
+# Errors fall with the budget like such powers of it, at best and as a rule: what is too small at best is not tried.
+FASTEST, USUAL = 0.8, 0.7
+# An upper limit that misses by far may be the chance of one row: a budget grows by this factor at most.
+MOST_GROWTH = 2.0
 ACCEPT = 0.8
+# An estimate below this part of what is accepted deserves a larger sample.
+NEAR = 0.75
 # The first and last rows are computed exactly: their windows are cut off, and they are the likeliest outliers, too few
 # for a sample to meet (measured: one row of 1500 carried 97 % of the squared error of a head).
 EDGE = 16
@@ -35,13 +46,25 @@ SMALL = 40_000_000
 
 
 class Sample(NamedTuple):
-    """Rows on which a choice was checked."""
+    """Rows on which an output was checked."""
 
     index: Any
     rows: Problem
     exact: Any
     error: Any
     """Squared row errors (B, H, m)."""
+
+
+class Probe(NamedTuple):
+    """Rows on which candidates are tried."""
+
+    rows: Problem
+    """What is computed."""
+    numbers: Any
+    """The blocks that the rows make up, or None."""
+    every: int
+    """Of these rows every which is compared."""
+    exact: Any
 
 
 class Search:
@@ -57,12 +80,14 @@ class Search:
         self.double = rtol < 1e-3
         self.tried: list[Attempt] = []
         self.candidates: list[Candidate] = []
-        self.states: dict[Candidate, Any] = {}
+        self.states: dict[Any, Any] = {}
         b, h, _, length, _ = problem.shape
         self.least = int(np.clip(length * CHECK_SHARE, CHECK_LEAST, CHECK_MOST))
-        self.most = min(max(self.least, int(length * CHECK_MORE)), length)
+        self.most = min(max(self.least, min(int(length * CHECK_MORE), CHECK_LONG)), length)
         self.sizes = 1 if criterion == "rows" else 1 + math.ceil(math.log2(max(1, self.most / self.least)))
         self.choice: list[list[Candidate | None]] = [[None] * h for _ in range(b)]
+        self.output: Any = None
+        self.computed: list[list[Any]] = [[False] * h for _ in range(b)]
 
     @np.errstate(invalid="ignore", over="ignore")  # infinite errors, of a NaN that was let through
     def run(self) -> Certificate | None:
@@ -75,15 +100,19 @@ class Search:
             self._drop_small_savings(SAVING if look == 1 else SAVING_LATER)
             if self._all_exact():
                 return self._finish(None)
+            self._compute()
             sample, failed, found = self._look()
+            while look == LOOKS and failed.any():
+                # What becomes exact has no error any more.
+                self._replace(failed, found, last=True)
+                exact = np.array([[candidate is None for candidate in row] for row in self.choice])
+                sample = sample._replace(error=np.where(exact[..., None], 0.0, sample.error))
+                found = self._certificate(sample, None)
+                failed = self._failed(sample, found)
             if not failed.any():
-                return self._finish(sample)
-            self._replace(failed, found, raise_budget=look == 1, everything=look == LOOKS)
-        # In other batch elements a choice may have passed: what became exact since has no error.
-        exact = np.array([[candidate is None for candidate in row] for row in self.choice])
-        return self._finish(
-            None if self._all_exact() else sample._replace(error=np.where(exact[..., None], 0.0, sample.error))
-        )
+                return self._finish(None if self._all_exact() else sample)
+            self._replace(failed, found, last=False)
+        raise AssertionError
 
     # -- choosing -------------------------------------------------------------------------------------------------
 
@@ -91,57 +120,105 @@ class Search:
         """Try the candidates on a few rows and give each head the cheapest promising one."""
         self.candidates, refused = find_candidates(self.problem, self.lookahead)
         self.tried.extend(refused)
-        if not self.candidates:
-            return
-        problem = self.problem
-        b, h, _, length, _ = problem.shape
-        index = np.sort(EDGE + draw_rows(self.rng, b, h, length - 2 * EDGE, PROBE_ROWS), axis=-1)
-        rows = take_rows(problem, index)
-        exact = exact_rows(rows, double=self.double)
-        norms = squares(problem.xp, None, exact)
-        size = norms.mean(-1) if self.per_head else np.broadcast_to(norms.mean((-2, -1))[:, None], (b, h))
+        b, h, _, _, _ = self.problem.shape
         unsettled = np.ones((b, h), dtype=bool)
-        history: dict[str, list[Any]] = {}
+        history: dict[str, tuple[int, Any]] = {}
+        probes: dict[bool, Probe] = {}
+        size: Any = None
+        settled = np.zeros((b, h))
         for candidate in self.candidates:
             name = candidate.record.name
             if not unsettled.any():
                 break
-            if self._hopeless(history.get(name, []), unsettled):
+            if self._hopeless(history.get(name), candidate.budget, unsettled):
                 self.tried.append(Attempt(name, candidate.budget, None, "skipped: smaller budgets are too far off"))
                 continue
-            error = squares(problem.xp, candidate.apply(self._state(candidate), rows), exact)
-            measure = error.mean(-1) if self.criterion == "frobenius" else np.quantile(error, 0.95, axis=-1)
-            error = np.sqrt(measure / np.where(size > 0, size, 1))
-            error = np.where((size > 0) | (measure == 0), error, np.inf)
-            history.setdefault(name, []).append(error)
-            passed = unsettled & (error <= PROMISING * self.rtol)
+            probe = self._probe(candidate, probes)
+            norms = squares(self.problem.xp, None, probe.exact)
+            if size is None:
+                size = norms.mean(-1) if self.per_head else np.broadcast_to(norms.mean((-2, -1))[:, None], (b, h))
+            output = self._on(candidate, probe, unsettled)
+            error = squares(self.problem.xp, output[:, :, :: probe.every, :], probe.exact)
+            error, expected = self._expected(error, size)
+            history[name] = candidate.budget, error
+            passed = unsettled & (expected <= PROMISING * self.rtol)
+            if not self.per_head:
+                # What the settled heads leave of the tolerance is for the others.
+                square = np.where(unsettled, expected, settled) ** 2
+                passed = unsettled & (passed | (square.mean(-1, keepdims=True) <= (PROMISING * self.rtol) ** 2))
+            settled = np.where(passed, expected, settled)
             verdict = f"promising for {int(passed.sum())} of {b * h} heads"
-            self.tried.append(Attempt(name, candidate.budget, problem.per_head(error), verdict))
+            shown = self.problem.per_head(np.where(unsettled, error, np.nan))
+            self.tried.append(Attempt(name, candidate.budget, shown, verdict))
             for i, j in zip(*np.nonzero(passed), strict=True):
                 self.choice[i][j] = candidate
             unsettled &= ~passed
 
-    def _hopeless(self, errors: list[Any], unsettled: Any) -> bool:
-        """Whether the next budget will miss for all unsettled heads, going by how the error fell so far."""
-        if not errors:
+    def _expected(self, squares: Any, size: Any) -> tuple[Any, Any]:
+        """From squared row errors (B, H, m): the relative error of each head, and what its upper limit may come to.
+
+        That is larger where few rows carry the sum.
+        """
+        if self.criterion == "rows":
+            measure = margin = np.quantile(squares, 0.95, axis=-1)
+        else:
+            measure = squares.mean(-1)
+            rows = self.least * (1 if self.per_head else squares.shape[1])
+            margin = measure + TAIL * squares.std(-1) / math.sqrt(rows)
+        known = (size > 0) | (measure == 0)
+        error, expected = (np.sqrt(x / np.where(size > 0, size, 1)) for x in (measure, margin))
+        return np.where(known, error, np.inf), np.where(known, expected, np.inf)
+
+    def _probe(self, candidate: Candidate, probes: dict[bool, Probe]) -> Probe:
+        """Random rows, or random blocks of rows where a candidate needs those: these serve the others too."""
+        blocks = next((c for c in self.candidates if c.by_blocks), None)
+        if not probes:
+            problem = self.problem
+            b, h, _, length, _ = problem.shape
+            if blocks is not None:
+                state, module = self._state(blocks), blocks.record.module()
+                full = np.asarray(module._block_numbers(state))
+                numbers = np.sort(self.rng.permutation(full)[:PROBE_BLOCKS])
+                index = module._block_rows(state, problem, numbers)
+                few = problem.rows(index[..., ::PROBE_EVERY])
+                exact = exact_rows(few, double=self.double)
+                probes[True] = Probe(problem.rows(index), numbers, PROBE_EVERY, exact)
+            else:
+                drawn = np.sort(EDGE + draw_rows(self.rng, b, h, length - 2 * EDGE, PROBE_ROWS), axis=-1)
+                few = problem.rows(problem.xp.asarray(drawn, device=problem.start.device))
+                exact = exact_rows(few, double=self.double)
+            probes[False] = Probe(few, None, 1, exact)
+        return probes[candidate.by_blocks]
+
+    def _on(self, candidate: Candidate, probe: Probe, heads: Any) -> Any:
+        """The output of a candidate on the rows of a probe, at least for some heads (B, H)."""
+        state = self._state(candidate)
+        if not candidate.by_blocks:
+            return candidate.apply(state, probe.rows)
+        module = candidate.record.module()
+        state = module._rebudget(state, np.where(heads, candidate.budget, -1))
+        return module._apply(state, probe.rows, probe.numbers).out
+
+    def _hopeless(self, last: tuple[int, Any] | None, budget: int, unsettled: Any) -> bool:
+        """Whether this budget will miss for all unsettled heads, going by the error at a smaller one."""
+        if last is None:
             return False
-        last = errors[-1][unsettled]
-        if len(errors) == 1:
-            return bool(np.all(last > 8 * self.rtol))
-        fall = np.clip(last / np.where(errors[-2][unsettled] > 0, errors[-2][unsettled], 1), 0.05, 1.0)
-        return bool(np.all(last * fall**2 > self.rtol))
+        fall = (budget / last[0]) ** FASTEST
+        return bool(np.all(last[1][unsettled] > fall * PROMISING * self.rtol))
 
     def _state(self, candidate: Candidate) -> Any:
-        if candidate not in self.states:
-            self.states[candidate] = candidate.prepare(self.problem)
-        return self.states[candidate]
+        key = candidate.record.name if candidate.by_blocks else candidate
+        if key not in self.states:
+            self.states[key] = candidate.prepare(self.problem)
+        return self.states[key]
 
     # -- checking -------------------------------------------------------------------------------------------------
 
     def _look(self) -> tuple[Sample, Any, Certificate]:
-        """Check the present choice on fresh rows: the rows, the heads that failed, and the certificate.
+        """Check the output on fresh rows: the rows, the heads that failed, and the certificate.
 
-        What passes is looked at again with twice the rows while few of them carry the sum.
+        It is looked at again with twice the rows where few of them carry the sum of what passes, or where the estimate
+        is well below what its upper limit fails to reach: more rows are cheaper than another output.
         """
         b, h, _, length, _ = self.problem.shape
         least, most = self.least, self.most
@@ -151,7 +228,7 @@ class Search:
             found = self._certificate(sample, None)
             failed = self._failed(sample, found)
             m = sample.index.shape[-1]
-            if failed.any() or m >= most or self.criterion == "rows" or not self._concentrated(sample.error):
+            if m >= most or self.criterion == "rows" or not self._undecided(sample, failed, found):
                 return sample, failed, found
             more = self._rows(order[..., m : 2 * m])
             index = np.concatenate([sample.index, more.index], axis=-1)
@@ -161,16 +238,19 @@ class Search:
 
     def _rows(self, index: Any) -> Sample:
         index = np.sort(index, axis=-1)
-        problem = self.problem
+        problem, xp = self.problem, self.problem.xp
         rows = take_rows(problem, index)
         exact = exact_rows(rows, double=self.double)
-        error = np.zeros(index.shape)
-        edge = (index < EDGE) | (index >= problem.query.shape[2] - EDGE)
-        for candidate in self._chosen():
-            mine = np.array([[c == candidate for c in row] for row in self.choice])
-            found = squares(problem.xp, candidate.apply(self._state(candidate), rows), exact)
-            error = np.where(mine[..., None] & ~edge, found, error)
-        return Sample(index, rows, exact, error)
+        places = xp.asarray(index, device=problem.start.device)
+        found = squares(xp, rows_at(xp, self.output, places), exact)
+        approximate = np.array([[candidate is not None for candidate in row] for row in self.choice])
+        return Sample(index, rows, exact, np.where(approximate[..., None], found, 0.0))
+
+    def _undecided(self, sample: Sample, failed: Any, found: Certificate) -> bool:
+        if not failed.any():
+            return self._concentrated(sample.error)
+        scope = self.scope(found)
+        return not np.any(scope.error > NEAR * ACCEPT * self.rtol)
 
     def _concentrated(self, error: Any) -> bool:
         """Whether in some batch element the largest 1 % of the squared row errors make more than half of their sum."""
@@ -187,8 +267,9 @@ class Search:
             baseline, largest = np.zeros_like(exact), np.full((b, h), np.inf)
         else:
             baseline = squares(xp, uniform_rows(sample.rows), sample.exact)
-            largest = output_range(self.problem, output)
-        confidence = 1 - (1 - CONFIDENCE) / (LOOKS * self.sizes)
+            convex = all(candidate.record.convex for candidate in self._chosen())
+            largest = output_range(self.problem, None if convex else output)
+        confidence = 1 - (1 - CONFIDENCE) / ((LOOKS + 1) * self.sizes)
         return certificate(self.problem, RowErrors(sample.error, exact, baseline), largest, confidence)
 
     def _failed(self, sample: Sample, found: Certificate) -> Any:
@@ -214,18 +295,24 @@ class Search:
         """The certificate of what the tolerance is for: each head, or all heads of a batch element."""
         return found if self.per_head or found.pooled is None else found.pooled
 
-    def _replace(self, failed: Any, found: Certificate, *, raise_budget: bool, everything: bool) -> None:
-        """Give failed heads the next budget of their method, or exact attention."""
-        upper = found.upper.reshape(failed.shape)
+    def _replace(self, failed: Any, found: Certificate, *, last: bool) -> None:
+        """Give failed heads a larger budget of their method, or exact attention; at the last look exact attention."""
+        b, h = failed.shape
+        scope = self.scope(found)
+        miss = np.broadcast_to(scope.upper[..., None] if scope is not found else scope.upper, found.upper.shape)
+        growth = np.maximum(miss / (ACCEPT * self.rtol), 1).reshape(b, h) ** (1 / USUAL)
         for i, row in enumerate(self.choice):
             for j, candidate in enumerate(row):
-                drop_all = everything and not self.per_head and failed[i].any()
-                if candidate is None or not (failed[i, j] or drop_all):
+                if candidate is None or not failed[i, j]:
                     continue
-                larger = [c for c in self.candidates if c.record is candidate.record and c.budget > candidate.budget]
-                # A miss by far is not mended by one more step.
-                row[j] = larger[0] if raise_budget and larger and upper[i, j] < 1.25 * self.rtol else None
-                instead = f"budget {row[j].budget}" if row[j] else "exact attention"  # type: ignore[union-attr]
+                least = candidate.budget * min(growth[i, j], MOST_GROWTH)
+                own = [c for c in self.candidates if c.record is candidate.record and c.budget > candidate.budget]
+                # Where its method has no more to offer, one that chooses its keys may.
+                others = [c for c in self.candidates if c.by_blocks and c.record is not candidate.record]
+                larger = [c for c in own or others if c.budget >= least]
+                row[j] = larger[0] if larger and not last else None
+                new = row[j]
+                instead = f"{new.record.name} {new.budget}" if new else "exact attention"
                 verdict = f"failed on fresh rows for head {j} of batch element {i}: {instead} instead"
                 self.tried.append(Attempt(candidate.record.name, candidate.budget, None, verdict))
 
@@ -246,32 +333,66 @@ class Search:
 
     # -- computing and reporting ----------------------------------------------------------------------------------
 
-    def _compute(self) -> Any:
-        """All rows, each head by its choice."""
-        problem = self.problem
-        b, h, g, *_ = problem.shape
-        kinds = {candidate for row in self.choice for candidate in row}
-        if len(kinds) <= 1:
-            return self._full(problem, next(iter(kinds), None))
-        heads: list[Any] = [None] * (b * h)
-        masked = any(x is not None and x.shape[1] > 1 for x in (problem.mask, problem.bias))
-        for i in range(b):
-            for group in range(g):
-                members = range(group * (h // g), (group + 1) * (h // g))
-                for kind in {self.choice[i][j] for j in members}:
-                    mine = [j for j in members if self.choice[i][j] == kind]
-                    # What is prepared for a group depends on the masks of all its heads.
-                    run = list(members) if masked else mine
-                    part = self._full(problem.heads(i, run), kind)
-                    for j in mine:
-                        heads[i * h + j] = part[0, run.index(j), ...]
-        return problem.xp.reshape(problem.xp.stack(heads), (b, h, *heads[0].shape))
+    def _compute(self) -> None:
+        """All rows of the heads whose choice has changed."""
+        problem, xp = self.problem, self.problem.xp
+        b, h, *_ = problem.shape
+        new = [(i, j) for i in range(b) for j in range(h) if self.choice[i][j] != self.computed[i][j]]
+        self.computed = [list(row) for row in self.choice]
+        heads: dict[tuple[int, int], Any] = {}
+        for whole, mine in self._calls(new):
+            candidate = self.choice[mine[0][0]][mine[0][1]]
+            if whole:
+                output = self._by_blocks(mine) if candidate and candidate.by_blocks else self._full(problem, candidate)
+                if len(mine) == b * h:
+                    self.output = output
+                    return
+                heads |= {(i, j): output[i, j, ...] for i, j in mine}
+                continue
+            run = self._together(mine)
+            part = self._full(problem.heads(mine[0][0], run), candidate)
+            heads |= {(i, j): part[0, run.index(j), ...] for i, j in mine}
+        if heads:
+            every = [heads[i, j] if (i, j) in heads else self.output[i, j, ...] for i in range(b) for j in range(h)]
+            self.output = xp.reshape(xp.stack(every), (b, h, *every[0].shape))
+
+    def _calls(self, heads: list[tuple[int, int]]) -> list[tuple[bool, list[tuple[int, int]]]]:
+        """Heads that are computed together: by one call on the whole problem, or as a part of a group."""
+        b, h, g, *_ = self.problem.shape
+        calls: dict[Any, list[tuple[int, int]]] = {}
+        for i, j in heads:
+            candidate = self.choice[i][j]
+            by_blocks = candidate is not None and candidate.by_blocks
+            key = candidate.record.name if by_blocks else (candidate, i, j // (h // g))  # type: ignore[union-attr]
+            calls.setdefault(key, []).append((i, j))
+        if len({self.choice[i][j] for i, j in heads}) == 1 and len(heads) == b * h:
+            return [(True, heads)]
+        return [(isinstance(key, str), mine) for key, mine in calls.items()]
+
+    def _together(self, heads: list[tuple[int, int]]) -> list[int]:
+        """These heads of one group, or all of it where what is prepared depends on the masks of all."""
+        _, h, g, *_ = self.problem.shape
+        if not any(x is not None and x.shape[1] > 1 for x in (self.problem.mask, self.problem.bias)):
+            return [j for _, j in heads]
+        group = heads[0][1] // (h // g)
+        return list(range(group * (h // g), (group + 1) * (h // g)))
+
+    def _by_blocks(self, heads: list[tuple[int, int]]) -> Any:
+        """The output with one preparation for all heads, of which only some are computed."""
+        budgets = np.full(self.problem.shape[:2], -1)
+        for i, j in heads:
+            budgets[i, j] = self.choice[i][j].budget  # type: ignore[union-attr]
+        candidate = self.choice[heads[0][0]][heads[0][1]]
+        assert candidate is not None
+        module = candidate.record.module()
+        return module._apply(module._rebudget(self._state(candidate), budgets), self.problem).out
 
     def _full(self, problem: Problem, candidate: Candidate | None) -> Any:
         if candidate is None:
             return attend(problem).out
         whole = problem is self.problem
-        out = candidate.apply(self._state(candidate) if whole else candidate.prepare(problem), problem)
+        state = self._state(candidate) if whole else candidate.prepare(problem)
+        out = candidate.apply(state, problem)
         length = out.shape[2]
         edges = np.r_[:EDGE, length - EDGE : length]
         exact = attend(take_rows(problem, np.broadcast_to(edges, (*out.shape[:2], 2 * EDGE)))).out
@@ -279,5 +400,5 @@ class Search:
         return problem.xp.concat(parts, axis=2)
 
     def _finish(self, sample: Sample | None) -> Certificate | None:
-        self.output = self._compute()
+        self._compute()
         return None if sample is None else self._certificate(sample, self.output)

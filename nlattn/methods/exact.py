@@ -68,7 +68,7 @@ def exact_attention(
     Notes
     -----
     Source: arXiv 1706.03762; streamed with a running maximum as in arXiv 1805.02867. The error is that of the plain
-    formula in the same precision.
+    formula in the same precision. Bounds: ``online_softmax_rounding``.
 
     Examples
     --------

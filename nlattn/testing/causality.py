@@ -7,17 +7,24 @@ import numpy as np
 from nlattn.testing.refusals import refuses
 from nlattn.testing.suite import Subject, check
 
-__all__ = ["check_causal_alignment", "check_causal_refused", "check_causality", "check_causality_is_not_better"]
+__all__ = [
+    "check_causal_alignment",
+    "check_causal_refused",
+    "check_causality",
+    "check_causality_is_not_better",
+    "check_future_weights",
+    "check_without_lookahead",
+]
 
 #: L, S: square, a step of decoding with a cache, more queries than keys.
 SIZES = ((40, 40), (9, 40), (52, 40))
 
 
-def _past_change(subject: Subject, what: str, length: int, s: int, seed: int) -> float:
+def _past_change(subject: Subject, what: str, length: int, s: int, seed: int, **options: Any) -> float:
     """Largest change of outputs before a point in time when the queries, keys or values after it are replaced."""
     q, k, v = subject.draw(length, s, heads=4, heads_kv=2, seed=seed)
     worst = 0.0
-    first = subject(q, k, v, is_causal=True)
+    first = subject(q, k, v, is_causal=True, **options)
     for now in (1, length // 2, length - 1):
         future = max(now + s - length, 0)
         new = [x.copy() for x in (q, k, v)]
@@ -25,7 +32,9 @@ def _past_change(subject: Subject, what: str, length: int, s: int, seed: int) ->
         new[at][..., start:, :] = 3.0 * np.random.default_rng(seed + 1).standard_normal(new[at][..., start:, :].shape)
         if subject.method.shared_qk and what != "value":
             new[1 - at] = new[at].copy()
-        worst = max(worst, float(np.abs(subject(*new, is_causal=True) - first)[..., :now, :].max(initial=0.0)))
+        worst = max(
+            worst, float(np.abs(subject(*new, is_causal=True, **options) - first)[..., :now, :].max(initial=0.0))
+        )
     return worst
 
 
@@ -33,7 +42,7 @@ def _sizes(subject: Subject) -> tuple[tuple[int, int], ...]:
     return SIZES if subject.method.cross_length else SIZES[:1]
 
 
-_PROMISED = {"weights": ("value",), "keys": ("value", "key"), "strict": ("value", "key", "query")}
+_PROMISED = {"mask": (), "weights": ("value",), "keys": ("value", "key"), "strict": ("value", "key", "query")}
 
 
 @check(lambda method, backend: method.causal is not None)
@@ -47,10 +56,33 @@ def check_causality(subject: Subject) -> None:
             )
 
 
-@check(lambda method, backend: method.causal in ("weights", "keys"))
+@check(lambda method, backend: bool(method.without_lookahead))
+def check_without_lookahead(subject: Subject) -> None:
+    """With the options that the record names, neither future keys nor future values have an effect."""
+    for what in _PROMISED["keys"]:
+        for length, s in _sizes(subject):
+            change = _past_change(subject, what, length, s, seed=0, **dict(subject.method.without_lookahead))
+            assert change <= 1e-12, (
+                f"L = {length}, S = {s}: replacing each future {what} moved the past by {change:.1e}"
+            )
+
+
+@check(lambda method, backend: method.causal is not None and method.rows_sum_to_one)
+def check_future_weights(subject: Subject) -> None:
+    """Future keys have no weight: a row whose visible values are all equal gets just that."""
+    for length, s in _sizes(subject):
+        q, k, v = subject.draw(length, s)
+        for now in (max(1, length - s), length // 2, length):
+            marked = np.ones_like(v)
+            marked[..., max(now + s - length, 0) :, :] = 1e3
+            out = subject(q, k, marked, is_causal=True)[..., max(length - s, 0) : now, :]
+            assert np.all(np.abs(out - 1) <= 1e-10), f"L = {length}, S = {s}: a row before {now} sees a later key"
+
+
+@check(lambda method, backend: method.causal in ("mask", "weights", "keys"))
 def check_causality_is_not_better(subject: Subject) -> None:
     """What the record does not promise is violated somewhere."""
-    what = "key" if subject.method.causal == "weights" else "query"
+    what = {"mask": "value", "weights": "key", "keys": "query"}[subject.method.causal or ""]
     worst = max(_past_change(subject, what, length, s, seed) for length, s in _sizes(subject) for seed in range(5))
     assert worst > 1e-6, (
         f"no future {what} was found to matter: the record could say more than {subject.method.causal!r}"
@@ -61,14 +93,17 @@ def check_causality_is_not_better(subject: Subject) -> None:
 def check_causal_alignment(subject: Subject) -> None:
     """Bottom-right: query i sees its own key i + S - L, and the last query the last key."""
     for length, s in _sizes(subject):
-        q, k, v = subject.draw(length, s)
-        first: Any = subject(q, k, v, is_causal=True)
+        q, plain, v = subject.draw(length, s)
         for i in (length - 1, length // 2, max(length - s, 0)):
-            moved = v.copy()
+            k, moved = plain.copy(), v.copy()
+            if not subject.method.shared_qk:  # a key that no selection by scores passes over
+                k[..., i + s - length, :] = 10.0 * q[..., i, :]
             moved[..., i + s - length, :] += 1e3
+            first: Any = subject(q, k, v, is_causal=True)
             change = np.abs(subject(q, k, moved, is_causal=True) - first).max(axis=(0, 2))
             assert change[i] > 1e-3, f"L = {length}, S = {s}: query {i} does not see key {i + s - length}"
-            assert not np.any(change[:i] > 1e-9), f"L = {length}, S = {s}: a query before {i} sees key {i + s - length}"
+            if subject.method.causal != "mask":
+                assert not np.any(change[:i] > 1e-9), f"L = {length}, S = {s}: a query before {i} sees a later key"
 
 
 @check(lambda method, backend: method.causal is None)

@@ -32,7 +32,13 @@ def check_memory(subject: Subject) -> None:
     for is_causal in causal:
         options = {"is_causal": is_causal, **defaults}
         inputs = [[x.astype(np.float32) for x in subject.draw(n, n, heads=1, e=64, ev=64)] for n in SIZES]
-        subject.call(*inputs[-1], **options)  # compiled code, and buffers that stay
-        peaks = [min(_peak(subject, arrays, options) for _ in range(2)) for arrays in inputs]
-        exponent = max(math.log2(b / a) for a, b in itertools.pairwise(peaks))
+        subject.call(*inputs[0], **options)  # compiled code
+        peaks = [2**60] * len(SIZES)
+        for _ in range(2):
+            # The largest first; where that makes buffers that stay, a second pass does without.
+            new = [_peak(subject, arrays, options) for arrays in reversed(inputs)][::-1]
+            peaks = [min(pair) for pair in zip(peaks, new, strict=True)]
+            exponent = max(math.log2(b / a) for a, b in itertools.pairwise(peaks))
+            if exponent < 1.1:
+                break
         assert exponent < 1.1, f"causal {is_causal}: peaks of {peaks} bytes, exponent {exponent:.2f}"

@@ -56,6 +56,7 @@ class Subject:
         """Standard normal query, key and value in float64, as far as the record allows; `heads` None gives two axes."""
         rng = np.random.default_rng(seed)
         s = s if self.method.cross_length else length
+        heads_kv = heads if self.method.shared_qk else heads_kv
         lead = () if heads is None else (*batch, heads)
         lead_kv = () if heads is None else (*batch, heads if heads_kv is None else heads_kv)
         shapes = (*lead, length, e), (*lead_kv, s, e), (*lead_kv, s, ev)

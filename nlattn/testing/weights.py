@@ -12,6 +12,7 @@ __all__ = [
     "check_deterministic_is_denied",
     "check_key_permutation",
     "check_key_permutation_is_denied",
+    "check_linear_is_denied",
     "check_not_convex",
     "check_rows_do_not_sum_to_one",
     "check_rows_sum_to_one",
@@ -100,6 +101,14 @@ def check_key_permutation_is_denied(subject: Subject) -> None:
     """The order of the keys matters somewhere, as the record says."""
     worst = max(_permutation_change(subject, seed) for seed in range(3))
     assert worst > 1e-6, f"permuting the keys moved outputs by {worst:.1e} only: the record could promise it"
+
+
+@check(lambda method, backend: not method.linear)
+def check_linear_is_denied(subject: Subject) -> None:
+    """The weights depend on the values somewhere, as the record says."""
+    q, k, v = subject.draw(60, 80)
+    change = subject(q, k, np.concatenate([v, 10 * v[..., ::-1, :]], axis=-1))[..., : v.shape[-1]] - subject(q, k, v)
+    assert np.abs(change).max() > 1e-6, "other values gave the same weights: the record could promise it"
 
 
 @check(lambda method, backend: not method.deterministic)

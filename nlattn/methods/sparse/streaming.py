@@ -49,6 +49,7 @@ def streaming_attention(
     Notes
     -----
     Source: arXiv 2309.17453, for given (position-encoded) keys. With ``window + sinks >= S`` it is exact attention.
+    Bounds: ``dropped_mass``, ``dropped_mass_identity``.
 
     Examples
     --------

@@ -1,0 +1,116 @@
+"""Prescored attention: a few keys, chosen before any query is looked at."""
+
+from typing import Any
+
+from nlattn.methods.arguments import prepare
+from nlattn.methods.exact import attend
+from nlattn.methods.problem import Problem
+from nlattn.methods.sparse.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
+from nlattn.methods.sparse.key_scores import distance_scores, leverage_key_scores
+from nlattn.methods.sparse.newest_key import with_newest_key
+from nlattn.methods.sparse.usable_keys import seen_keys
+from nlattn.partial import Partial
+from nlattn.rng import children
+from nlattn.validation import check_choice, check_integer
+
+__all__ = ["prescored_attention"]
+
+SCORES = {"kmeans": distance_scores, "leverage": leverage_key_scores}
+
+
+def prescored_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    keep: int = 256,
+    *,
+    score: str = "kmeans",
+    attn_mask: Any = None,
+    is_causal: bool = False,
+    scale: float | None = None,
+    rng: Any = None,
+    return_lse: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """Exact attention over a few keys that stand out among the keys, whatever the queries are.
+
+    Parameters
+    ----------
+    query : array, shape (..., heads, L, E)
+    key : array, shape (..., heads_kv, S, E)
+    value : array, shape (..., heads_kv, S, Ev)
+    keep : int, default 256
+        Keys of each key head that all queries see as far as they may, at least 1. From S on it is exact attention.
+    score : {"kmeans", "leverage"}, default "kmeans"
+        Which keys are kept. "kmeans": those with the largest shares in the distances of their cluster from its centre,
+        for at most ``keep // 4`` and 256 clusters: outliers, and members of small clusters. "leverage": those with the
+        largest leverage scores.
+    attn_mask : array, default None
+        A key mask, of size 1 on the query axis.
+    is_causal, scale, check_finite
+        As for `exact_attention`. The choice looks ahead: past outputs depend on future keys.
+    rng : None, int, SeedSequence or Generator, default None
+        For "kmeans".
+    return_lse : bool, default False
+        Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the kept keys.
+
+    Returns
+    -------
+    out : array, shape (..., heads, L, Ev)
+
+    Notes
+    -----
+    Source: arXiv 2505.11040, and for "leverage" arXiv 2410.05462. Departures: the kept keys are met exactly, which the
+    paper approximates by HyperAttention among them; each key head has clusters of its own; keys that are not kept have
+    no weight at all, where the official code leaves zero vectors in their place; the only key of a cluster is kept. A
+    query that may see no kept key attends to the newest key that it may see.
+
+    What queries ask for takes no part in the choice, and what is dropped is not replaced. On real heads that is often
+    worse than the mean of the values: errors of 0.7 to 2.2 on SmolLM2, 0.15 to 0.66 on DINOv2 and Whisper, for 512
+    keys. Certify the output. Gradients are those at a fixed choice. Costs S keep E multiplications for each of 10
+    iterations, or S E^2 for "leverage". Bounds: ``dropped_mass``, ``dropped_mass_identity``.
+
+    Examples
+    --------
+    >>> import numpy as np, nlattn
+    >>> rng = np.random.default_rng(0)
+    >>> key = 0.1 * rng.standard_normal((300, 8))
+    >>> key[::15] += 9 * np.sign(rng.standard_normal((20, 8)))  # twenty keys that matter
+    >>> query, value = rng.standard_normal((40, 8)), rng.standard_normal((300, 4))
+    >>> exact = nlattn.exact_attention(query, key, value)
+    >>> out = nlattn.prescored_attention(query, key, value, 30, rng=0)
+    >>> bool(np.linalg.norm(out - exact) < 0.2 * np.linalg.norm(exact))
+    True
+    """
+    keep = check_integer("keep", keep)
+    problem = prepare(
+        "prescored_attention",
+        query,
+        key,
+        value,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+        scale=scale,
+        masks="keys",
+        check_finite=check_finite,
+    )
+    part = _apply(_prepare(problem, keep, score=score, rng=rng), problem)
+    return problem.partial(part) if return_lse else problem.output(part.out)
+
+
+def _prepare(problem: Problem, keep: int, *, score: str = "kmeans", rng: Any = None) -> ChosenKeys | None:
+    """None where all keys are kept."""
+    check_choice("score", score, tuple(SCORES))
+    children(rng, 0)  # an rng that is not needed must still be one
+    if keep >= problem.key.shape[2]:
+        return None
+    xp = problem.xp
+    scores = SCORES[score](problem, keep, rng)
+    seen = seen_keys(problem)
+    return choose_keys(problem, scores if seen is None else xp.where(seen, scores, -xp.inf), keep)
+
+
+def _apply(state: ChosenKeys | None, rows: Problem) -> Partial:
+    if state is None:
+        return attend(rows)
+    return with_newest_key(attend_to_chosen(state, rows, rows.start, rows.stop), rows)

@@ -1,0 +1,57 @@
+"""Similar queries side by side: a balanced tree of cuts across principal directions."""
+
+from typing import Any
+
+__all__ = ["tree_order"]
+
+# Of the power iteration for a principal direction: any direction of much variance will do.
+STEPS = 4
+
+
+def tree_order(xp: Any, x: Any, size: int) -> Any:
+    """An order of points (B, H, n, c), (B, H, n), in which each run of `size` places holds similar ones.
+
+    All points are cut in two across their leading principal direction, then each part, and so on.
+    """
+    b, h, n, c = x.shape
+    x = x / _peak(xp, x, (-2, -1))  # no square overflows, and no place is NaN
+    leaves = 1
+    while leaves * size < n:
+        leaves *= 2
+    total = leaves * size
+    order = xp.broadcast_to(xp.arange(total, dtype=xp.int64, device=x.device), (b, h, total))
+    pad = xp.zeros((b, h, total - n, c), dtype=x.dtype, device=x.device)
+    points = xp.reshape(xp.concat([x, pad], axis=2), (b * h * total, c))
+    first = total * xp.reshape(xp.arange(b * h, dtype=xp.int64, device=x.device), (b, h, 1, 1))
+    groups = 1
+    while groups < leaves:
+        order = xp.reshape(order, (b, h, groups, total // groups))
+        here = xp.take(points, xp.reshape(order + first, (-1,)), axis=0)
+        here = xp.reshape(here, (*order.shape, c))
+        there = order < n  # padding stays behind
+        mine = xp.astype(there, x.dtype)[..., None]
+        mean = xp.sum(here * mine, axis=-2, keepdims=True) / xp.clip(xp.sum(mine, axis=-2, keepdims=True), 1, None)
+        here = (here - mean) * mine
+        place = xp.where(there, _along(xp, here), xp.inf)
+        order = xp.take_along_axis(order, xp.argsort(place, axis=-1, stable=True), axis=-1)
+        groups *= 2
+    return xp.reshape(order, (b, h, total))[:, :, :n]
+
+
+def _along(xp: Any, x: Any) -> Any:
+    """Centred points (..., n, c) along a direction near their principal one."""
+    squares = xp.sum(x * x, axis=-1)
+    far = xp.argmax(squares, axis=-1, keepdims=True)
+    direction = xp.take_along_axis(x, far[..., None], axis=-2)
+    for _ in range(STEPS):
+        direction = direction / _peak(xp, direction, -1)
+        direction = xp.matrix_transpose(x @ xp.matrix_transpose(direction)) @ x
+    return (x @ xp.matrix_transpose(direction / _peak(xp, direction, -1)))[..., 0]
+
+
+def _peak(xp: Any, x: Any, axis: Any) -> Any:
+    """The largest size, or 1 where all are 0 or there is none."""
+    if 0 in x.shape:
+        return 1.0
+    size = xp.max(xp.abs(x), axis=axis, keepdims=True)
+    return xp.where(size > 0, size, xp.ones_like(size))
