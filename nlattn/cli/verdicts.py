@@ -30,7 +30,7 @@ def by_time(rows: list[Row]) -> list[Row]:
 
 
 def telling(rows: list[Row]) -> list[Row]:
-    """The rows of exact attention, of the best trade-offs, and for each other method that of the least error times time."""
+    """Exact attention, the best trade-offs, and for each other method its row of the least error times time."""
     found = by_time(rows)
     kept = [row for row in found if row.method not in METHODS or verdict(row, rows) == Verdict.BEST]
     known = {row.method for row in kept}
