@@ -28,7 +28,7 @@ CHECK_LONG = 1024
 # Where rows come in blocks: so many blocks, and every which row of them.
 PROBE_BLOCKS, PROBE_EVERY = 8, 5
 # A probe must come below this part of rtol with so many standard deviations of the check, of an upper limit, on top.
-PROMISING, TAIL = 0.5, 3.0
+PROMISING, TAIL = 0.6, 3.0
 # Errors fall with the budget like such powers of it, at best and as a rule: what is too small at best is not tried.
 FASTEST, USUAL = 0.8, 0.7
 # An upper limit that misses by far may be the chance of one row: a budget grows by this factor at most.
