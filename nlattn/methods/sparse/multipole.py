@@ -68,8 +68,8 @@ def multipole_attention(
         "kmeans" for blocks of similar instead of consecutive queries.
     order : {0, 1, 2}, default 2
         How the logarithm of the mass of a far cluster is expanded. 0: about 0, its mean key and mean value. 1: about
-        the mean of some hundreds of neighbouring queries, which tilts both means. 2: with the second-order term, of
-        rank one.
+        the mean of some hundreds of neighbouring queries, which tilts both means. 2: with the second-order term, the
+        variance of the keys taken as equal in all directions.
     variant : {"nlattn", "paper"}, default "nlattn"
         "paper": 16 keys a cluster by plain k-means, order 0, the choice by mass per key; `clusters` and `order` are
         ignored.
