@@ -5,7 +5,7 @@ A kernel is declared once, in ``nlattn/kernels``, by its generic version, which 
     @kernel
     def softmax_attention(query, key, ...): ...
 
-``backends/<name>/softmax_attention.py`` may define a function of the same name and signature. It returns
+``backends/<name>/kernels/softmax_attention.py`` may define a function of the same name and signature. It returns
 ``NotImplemented``, before doing any work, for what it cannot do better, and the generic version runs.
 """
 
@@ -87,7 +87,7 @@ def kernel(generic: Callable[P, R]) -> Callable[P, R]:
     def implementation(backend: str) -> Callable[P, R] | None:
         if backend == "generic":
             return None
-        path = f"nlattn.backends.{backend}.{name}"
+        path = f"nlattn.backends.{backend}.kernels.{name}"
         if importlib.util.find_spec(path) is None:
             return None
         return cast("Callable[P, R]", getattr(importlib.import_module(path), name))

@@ -4,13 +4,12 @@ import doctest
 import importlib
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import nlattn
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MODULES = [
     ".".join(file.relative_to(ROOT).with_suffix("").parts)

@@ -7,13 +7,12 @@ import sys
 import tomllib
 import venv
 import zipfile
-from pathlib import Path
 
 import pytest
 
 import nlattn
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 

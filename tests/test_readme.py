@@ -1,11 +1,10 @@
 """The README says what the registry says, and its code runs."""
 
 import re
-from pathlib import Path
 
 from nlattn import METHODS
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 

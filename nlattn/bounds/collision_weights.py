@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer
 from nlattn.bounds.registry import bound, experiment
 from nlattn.cluster import hyperplane_codes
-from nlattn.validation import check_integer
 
 __all__ = ["collision_count_variance", "collision_union_variance"]
 

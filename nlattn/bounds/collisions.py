@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.cluster.codes import cross_polytope_codes, hyperplane_codes, p_stable_codes
-from nlattn.cluster.collisions import (
+from nlattn.cluster._codes import cross_polytope_codes, hyperplane_codes, p_stable_codes
+from nlattn.cluster._collisions import (
     cross_polytope_collision_probability,
     hyperplane_collision_probability,
     p_stable_collision_probability,

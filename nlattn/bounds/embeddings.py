@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.sketch.gaussian import gaussian_sketch
-from nlattn.sketch.hadamard import srht_sketch
-from nlattn.sketch.sparse import count_sketch
+from nlattn.sketch._gaussian import gaussian_sketch
+from nlattn.sketch._hadamard import srht_sketch
+from nlattn.sketch._sparse import count_sketch
 
 __all__ = ["count_sketch_embedding", "gaussian_embedding", "srht_embedding"]
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_choice, check_integer, check_number
 from nlattn.bounds.data import psd, with_spectrum
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import frobenius_norm_bound, leave_one_out_range, spectral_norm_bound, trace_estimate
-from nlattn.linalg.norms import chernoff_factor
-from nlattn.validation import check_choice, check_integer, check_number
+from nlattn.linalg._norms import chernoff_factor
 
 __all__ = ["frobenius_norm_limit", "leave_one_out_mean", "spectral_norm_limit", "trace_variance"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.optimize import brentq
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.decomp.columnwise import khatri_rao
-from nlattn.decomp.sampling import draw_rows, selected_rows
+from nlattn.decomp._columnwise import khatri_rao
+from nlattn.decomp._sampling import draw_rows, selected_rows
 
 __all__ = ["khatri_rao_least_squares", "khatri_rao_leverage"]
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.sketch.balancing import balance_query_key
-from nlattn.sketch.importance import optimal_covariance
-from nlattn.sketch.positive import positive_log_features
-from nlattn.sketch.projections import orthogonal_projection
-from nlattn.sketch.stabilisation import stabilised_features
+from nlattn.sketch._balancing import balance_query_key
+from nlattn.sketch._importance import optimal_covariance
+from nlattn.sketch._positive import positive_log_features
+from nlattn.sketch._projections import orthogonal_projection
+from nlattn.sketch._stabilisation import stabilised_features
 
 __all__ = ["balanced_mean", "optimal_second_moment", "stabilised_denominator"]
 

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.sketch.positive import hyperbolic_log_features, positive_log_features
-from nlattn.sketch.projections import orthogonal_projection
-from nlattn.sketch.trigonometric import trigonometric_features
+from nlattn.sketch._positive import hyperbolic_log_features, positive_log_features
+from nlattn.sketch._projections import orthogonal_projection
+from nlattn.sketch._trigonometric import trigonometric_features
 
 __all__ = [
     "hyperbolic_variance",

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import importance_sample, leverage_scores, product_probabilities, sampled_product
 from nlattn.sketch import sketch_operator
-from nlattn.validation import check_integer, check_number
 
 __all__ = ["leverage_sampling", "sampled_product_error", "sketched_leverage"]
 

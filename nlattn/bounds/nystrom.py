@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer
 from nlattn.bounds.data import descending, psd
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import nystrom_approximation, pivoted_cholesky
-from nlattn.validation import check_integer
 
 __all__ = [
     "nystrom_nuclear",

@@ -7,8 +7,8 @@ import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
 from nlattn.bounds.sketch_moments import unit_pair
-from nlattn.sketch.polynomial import PolynomialSketch
-from nlattn.sketch.tensor import TensorSketch
+from nlattn.sketch._polynomial import PolynomialSketch
+from nlattn.sketch._tensor import TensorSketch
 
 __all__ = [
     "polynomial_sketch_variance",

@@ -6,7 +6,7 @@ import numpy as np
 
 from nlattn.bounds.data import with_spectrum
 from nlattn.bounds.registry import bound, experiment
-from nlattn.methods.lowrank.pseudoinverse import iterated_inverse
+from nlattn.linalg._pseudo_inverse import iterated_inverse
 
 __all__ = ["pseudo_inverse_iteration"]
 

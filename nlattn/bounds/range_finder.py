@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.bounds.data import descending, with_spectrum
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import range_finder
-from nlattn.validation import check_integer, check_number
 
 __all__ = [
     "range_finder_frobenius",

@@ -8,8 +8,8 @@ from scipy.special import hyp0f1
 
 from nlattn.bounds.orthogonal_features import pair_fraction
 from nlattn.bounds.registry import bound, experiment
-from nlattn.sketch.positive import positive_log_features
-from nlattn.sketch.projections import orthogonal_projection
+from nlattn.sketch._positive import positive_log_features
+from nlattn.sketch._projections import orthogonal_projection
 
 __all__ = ["regularised_softmax", "regularised_softmax_variance"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from nlattn.bounds.registry import bound, experiment
 from nlattn.dispatch import use_backend
 from nlattn.methods.exact import exact_attention
-from nlattn.partial import Partial, merge_partials
+from nlattn.problem.partials import Partial, merge_partials
 
 __all__ = ["merge_rounding", "online_softmax_rounding"]
 

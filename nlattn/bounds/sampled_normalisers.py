@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.bounds.registry import bound, experiment
 from nlattn.bounds.selection import softmax
 from nlattn.linalg import importance_sample
 from nlattn.methods.exact import exact_attention
-from nlattn.partial import Partial, merge_partials
-from nlattn.validation import check_integer, check_number
+from nlattn.problem.partials import Partial, merge_partials
 
 __all__ = ["normaliser_deviation", "normaliser_mean", "normaliser_variance", "normaliser_variance_limit"]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer
 from nlattn.bounds.registry import bound, experiment
 from nlattn.bounds.sampled_normalisers import HYPOTHESES, SIZE, draws, sampled_attention, sampled_problem
 from nlattn.bounds.selection import softmax
-from nlattn.validation import check_integer
 
 __all__ = ["ratio_error", "ratio_identity", "ratio_variance"]
 

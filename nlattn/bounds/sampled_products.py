@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.bounds.registry import bound, experiment
 from nlattn.linalg import sampled_product
 from nlattn.methods.exact import exact_attention
-from nlattn.validation import check_integer, check_number
 
 __all__ = ["sampled_attention_spectral", "stable_rank_limit", "stochastic_norm"]
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer
 from nlattn.bounds.registry import bound, experiment
 from nlattn.methods.exact import exact_attention
-from nlattn.validation import check_integer
 
 __all__ = ["dropped_mass_divergence", "dropped_mass_identity", "kept_columns"]
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_integer
 from nlattn.bounds.data import descending, with_spectrum
 from nlattn.bounds.registry import bound, experiment
-from nlattn.linalg.single_pass import single_pass_factors
-from nlattn.validation import check_integer
+from nlattn.linalg._single_pass import single_pass_factors
 
 __all__ = ["single_pass_error"]
 

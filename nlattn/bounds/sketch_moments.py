@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_choice
 from nlattn.bounds.registry import bound, experiment
-from nlattn.sketch.factory import SKETCHES, sketch_operator
-from nlattn.sketch.sparse import count_sketch, sparse_sign_sketch
-from nlattn.validation import check_choice
+from nlattn.sketch._factory import SKETCHES, sketch_operator
+from nlattn.sketch._sparse import count_sketch, sparse_sign_sketch
 
 __all__ = [
     "balanced_count_sketch_variance",

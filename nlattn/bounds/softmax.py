@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_number
 from nlattn.bounds.registry import bound, experiment
 from nlattn.bounds.sparsity import diameter
 from nlattn.methods.exact import exact_attention
-from nlattn.validation import check_number
 
 __all__ = ["entrywise_output", "logit_perturbation", "normaliser_perturbation"]
 

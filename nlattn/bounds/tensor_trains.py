@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.decomp.successive import tensor_train
+from nlattn.decomp._successive import tensor_train
 
 __all__ = ["tensor_train_discarded", "tensor_train_error", "tensor_train_quasi_optimality"]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.bounds.registry import bound, experiment
-from nlattn.decomp.multilinear import tucker
+from nlattn.decomp._multilinear import tucker
 
 __all__ = [
     "hosvd_error",

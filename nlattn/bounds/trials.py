@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.random import private
 from nlattn.bounds.registry import BOUNDS, Bound
-from nlattn.rng import private
-from nlattn.validation import check_choice, check_integer
 
 __all__ = ["FALSE_ALARM", "Outcome", "check"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from nlattn import datasets
 from nlattn.cli.archive import PARTS, as_float, labels, read, scalar, some
 from nlattn.cli.problems import InputError
-from nlattn.methods.arguments import prepare
+from nlattn.problem.arguments import prepare
 
 __all__ = ["Input", "from_file", "from_sample"]
 

@@ -1,15 +1,15 @@
 """Locality-sensitive hashing, k-means, and blocks of neighbours."""
 
-from nlattn.cluster.blocks import SortedBlocks, sort_into_blocks
-from nlattn.cluster.codes import cross_polytope_codes, hyperplane_codes, p_stable_codes
-from nlattn.cluster.collisions import (
+from nlattn.cluster._blocks import SortedBlocks, sort_into_blocks
+from nlattn.cluster._codes import cross_polytope_codes, hyperplane_codes, p_stable_codes
+from nlattn.cluster._collisions import (
     cross_polytope_collision_probability,
     hyperplane_collision_probability,
     p_stable_collision_probability,
 )
-from nlattn.cluster.gray import gray_rank
-from nlattn.cluster.inner_products import augment_for_inner_products
-from nlattn.cluster.k_means import KMeans, kmeans
+from nlattn.cluster._gray import gray_rank
+from nlattn.cluster._inner_products import augment_for_inner_products
+from nlattn.cluster._k_means import KMeans, kmeans
 
 __all__ = [
     "KMeans",

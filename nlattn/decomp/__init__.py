@@ -1,12 +1,12 @@
 """Tensor decompositions: CP, Tucker and tensor trains, to given ranks or to a tolerance."""
 
-from nlattn.decomp.canonical import cp
-from nlattn.decomp.columnwise import khatri_rao, mttkrp
-from nlattn.decomp.multilinear import tucker
-from nlattn.decomp.results import CPTensor, TuckerTensor
-from nlattn.decomp.successive import tensor_train
-from nlattn.decomp.trains import TensorTrain
-from nlattn.decomp.unfolding import fold, mode_product, unfold
+from nlattn.decomp._canonical import cp
+from nlattn.decomp._columnwise import khatri_rao, mttkrp
+from nlattn.decomp._multilinear import tucker
+from nlattn.decomp._results import CPTensor, TuckerTensor
+from nlattn.decomp._successive import tensor_train
+from nlattn.decomp._trains import TensorTrain
+from nlattn.decomp._unfolding import fold, mode_product, unfold
 
 __all__ = [
     "CPTensor",

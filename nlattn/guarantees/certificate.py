@@ -6,12 +6,13 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, take_rows, to_host
+from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.host import all_finite, to_host
+from nlattn.arrays.random import private
+from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, sampled_problem
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
-from nlattn.methods.arguments import prepare
-from nlattn.methods.problem import Problem
-from nlattn.rng import private
-from nlattn.validation import all_finite, check_integer
+from nlattn.problem.arguments import prepare
+from nlattn.problem.problem import Problem
 
 __all__ = ["CERTIFY", "Certificate", "certify"]
 
@@ -174,7 +175,7 @@ def certify(
     b, h, _, length, _ = problem.shape
     index = np.sort(draw_rows(private(rng, CERTIFY), b, h, length, rows), axis=-1)
     taken = problem.xp.asarray(index[..., None], device=array_api_compat.device(output))
-    errors = row_errors(take_rows(problem, index), problem.xp.take_along_axis(output, taken, axis=2))
+    errors = row_errors(sampled_problem(problem, index), problem.xp.take_along_axis(output, taken, axis=2))
     return certificate(problem, errors, output_range(problem, output), confidence)
 
 
@@ -235,7 +236,7 @@ def output_range(problem: Problem, output: Any) -> Any:
     low, high = (np.repeat(edge, h // g, axis=1) for edge in (low, high))
     if output is None:
         return np.sqrt(np.sum((high - low) ** 2, axis=-1))
-    least, most = (to_host(xp, xp.astype(f(output, axis=2), xp.float64)) for f in (xp.min, xp.max))
+    least, most = (to_host(xp.astype(f(output, axis=2), xp.float64)) for f in (xp.min, xp.max))
     reach = np.maximum(np.maximum(most - low, high - least), 0)
     return np.sqrt(np.sum(reach**2, axis=-1))
 
@@ -247,7 +248,7 @@ def _box(problem: Problem) -> tuple[Any, Any]:
     zero = np.zeros((b, g, problem.value.shape[3]))
     if s == 0:
         return zero, zero
-    low, high = (to_host(xp, xp.astype(f(problem.value, axis=2), xp.float64)) for f in (xp.min, xp.max))
+    low, high = (to_host(xp.astype(f(problem.value, axis=2), xp.float64)) for f in (xp.min, xp.max))
     empty = problem.mask is not None or problem.bias is not None or bool(xp.any(problem.start >= problem.stop))
     return (np.minimum(low, 0), np.maximum(high, 0)) if empty else (low, high)
 

@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 import array_api_compat
 import numpy as np
 
-from nlattn.cluster.centroids import rows_at
+from nlattn.arrays.host import to_host
+from nlattn.arrays.rows import take_rows
+from nlattn.attend.intervals import attend
 from nlattn.kernels.segment_sum import segment_sum
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
+from nlattn.problem.problem import Problem
 
-__all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "take_rows", "to_host", "uniform_rows"]
+__all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "sampled_problem", "uniform_rows"]
 
 
 class RowErrors(NamedTuple):
@@ -33,7 +34,7 @@ def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows:
     return np.stack(drawn).reshape(b, h, rows) if drawn else np.empty((b, h, rows), np.int64)
 
 
-def take_rows(problem: Problem, index: Any) -> Problem:
+def sampled_problem(problem: Problem, index: Any) -> Problem:
     """The problem of the rows `index`, a NumPy array (B, H, m)."""
     return problem.rows(problem.xp.asarray(np.array(index), device=array_api_compat.device(problem.query)))
 
@@ -80,25 +81,16 @@ def _interval_means(rows: Problem) -> Any:
 
     def sum_below(edge: Any) -> Any:
         rank = places(edges, xp.reshape(edge, (b, g, heads * length)), "left")
-        return xp.reshape(rows_at(xp, sums, rank), (b, h, length, sums.shape[3]))
+        return xp.reshape(take_rows(sums, rank), (b, h, length, sums.shape[3]))
 
     count = xp.astype(xp.clip(rows.stop - rows.start, 0, None), xp.float64)[..., None]
     total = xp.where(count > 0, sum_below(rows.stop) - sum_below(rows.start), xp.zeros_like(count))
     return xp.astype(total / xp.clip(count, 1, None), rows.accumulator)
 
 
-def to_host(xp: Any, array: Any) -> Any:
-    """A NumPy copy of an array of statistics."""
-    if array_api_compat.is_torch_array(array):
-        return array.detach().cpu().numpy()
-    if array_api_compat.is_cupy_array(array):
-        return array.get()
-    return np.asarray(array_api_compat.to_device(array, xp.__array_namespace_info__().default_device()))
-
-
 def squares(xp: Any, array: Any, exact: Any) -> Any:
     """Squared norms of the rows of array - exact, or of exact, on the host in float64."""
     difference = exact if array is None else xp.astype(array, exact.dtype, copy=False) - exact
     difference = xp.astype(difference, xp.float64, copy=False)
-    found = to_host(xp, xp.sum(difference * difference, axis=-1))
+    found = to_host(xp.sum(difference * difference, axis=-1))
     return np.where(np.isnan(found), np.inf, found)

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nlattn.guarantees.candidates import Attempt
 from nlattn.guarantees.certificate import Certificate
-from nlattn.guarantees.search import Search
-from nlattn.methods.arguments import prepare
+from nlattn.guarantees.search.candidates import Attempt
+from nlattn.guarantees.search.search import Search
+from nlattn.problem.arguments import prepare
 
 __all__ = ["AttentionResult", "attention"]
 

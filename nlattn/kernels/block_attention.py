@@ -4,9 +4,9 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.host import concrete_or, to_float
+from nlattn.arrays.precision import accumulator
 from nlattn.dispatch import kernel
-from nlattn.kernels.precision import accumulator, number
-from nlattn.validation import decided
 
 __all__ = ["block_attention"]
 
@@ -78,7 +78,7 @@ def block_attention(
         blind = initial[1] == -xp.inf
         rest = xp.astype(initial[0], dtype, copy=False)
         initial = xp.where(blind[..., None], xp.zeros_like(rest), rest), xp.astype(initial[1], dtype, copy=False)
-    widest = int(number(xp.max(end - begin))) if 0 not in (b, length, s, ranges) else 0
+    widest = int(to_float(xp.max(end - begin))) if 0 not in (b, length, s, ranges) else 0
     if widest <= 0:
         if initial is not None:
             return initial
@@ -110,7 +110,7 @@ def block_attention(
         for w in range(ranges):
             index = begin[:, :, t0:t1, w, None] + place
             inside = index < end[:, :, t0:t1, w, None]
-            if not decided(xp.any(inside), otherwise=True):
+            if not concrete_or(xp.any(inside), otherwise=True):
                 continue
             index = xp.where(inside, index, xp.zeros_like(index))
             scores = q @ xp.matrix_transpose(xp.astype(at(key, index), dtype))

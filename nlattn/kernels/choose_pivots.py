@@ -4,8 +4,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.host import to_float
 from nlattn.dispatch import kernel
-from nlattn.kernels.precision import number
 
 __all__ = ["choose_pivots"]
 
@@ -39,9 +39,9 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
     xp = array_namespace(core)
     is_complex = xp.isdtype(core.dtype, "complex floating")
     rest = core
-    before = [number(x) for x in _diagonal(xp, core)]
-    least = [number(x) for x in floors]
-    uniform = None if draws is None else [number(x) for x in draws]
+    before = [to_float(x) for x in _diagonal(xp, core)]
+    least = [to_float(x) for x in floors]
+    uniform = None if draws is None else [to_float(x) for x in draws]
     chosen: list[int] = []
     columns: list[Any] = []
     for step in range(core.shape[0]):
@@ -49,7 +49,7 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
             break
         now = _diagonal(xp, rest)
         at = step if uniform is not None else int(xp.argmax(now))
-        value = number(now[at])
+        value = to_float(now[at])
         if uniform is None:
             if value <= least[at] or (chosen and value < threshold):
                 break

@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.host import to_float
+from nlattn.arrays.precision import accumulator
 from nlattn.dispatch import kernel
-from nlattn.kernels.precision import accumulator, number
 
 __all__ = ["MOST", "Clusters", "RowBlocks", "cluster_attention"]
 
@@ -191,7 +192,7 @@ class _Members:
         edges = clusters.edges
         b, g, m = edges.shape[0], edges.shape[1], edges.shape[2] - 1
         begin, end = edges[:, :, :-1, None], edges[:, :, 1:, None]
-        widest = max(1, int(number(xp.max(end - begin)))) if m else 1
+        widest = max(1, int(to_float(xp.max(end - begin)))) if m else 1
         place = begin + xp.arange(widest, dtype=edges.dtype, device=edges.device)
         self.inside = (place < end)[:, :, None, ...]
         place = xp.reshape(xp.where(place < end, place, xp.zeros_like(place)), (b, g, m * widest))

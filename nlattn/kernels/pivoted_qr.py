@@ -4,8 +4,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.host import to_float
 from nlattn.dispatch import kernel
-from nlattn.kernels.precision import number
 
 __all__ = ["pivoted_qr"]
 
@@ -38,7 +38,7 @@ def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
     for _ in range(k):
         squares = xp.sum(xp.real(rest * xp.conj(rest)) if _is_complex(xp, a) else rest * rest, axis=0)
         at = int(xp.argmax(squares))
-        length = number(squares[at]) ** 0.5
+        length = to_float(squares[at]) ** 0.5
         if cutoff is None:
             cutoff = max(m, n) * float(xp.finfo(a.dtype).eps) * length
         if not length > cutoff:

@@ -4,8 +4,8 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.precision import accumulator
 from nlattn.dispatch import kernel
-from nlattn.kernels.precision import accumulator
 
 __all__ = ["softmax_attention"]
 

@@ -1,17 +1,17 @@
 """Randomised numerical linear algebra."""
 
-from nlattn.linalg.cholesky import PivotedCholesky, pivoted_cholesky
-from nlattn.linalg.interpolative import CUR, InterpolativeDecomposition, cur, interpolative_decomposition
-from nlattn.linalg.leave_one_out import leave_one_out_nystrom, leave_one_out_range
-from nlattn.linalg.leverage import leverage_scores, lewis_weights
-from nlattn.linalg.norms import NormBound, frobenius_norm_bound, spectral_norm_bound
-from nlattn.linalg.nystrom import Eigen, nystrom_approximation
-from nlattn.linalg.psd import KernelMatrix, gaussian_kernel
-from nlattn.linalg.ranges import range_finder
-from nlattn.linalg.sampling import Sample, importance_sample, product_probabilities, sampled_product
-from nlattn.linalg.single_pass import single_pass_svd
-from nlattn.linalg.svd import SVD, randomized_svd
-from nlattn.linalg.trace import TraceEstimate, trace_estimate
+from nlattn.linalg._cholesky import PivotedCholesky, pivoted_cholesky
+from nlattn.linalg._interpolative import CUR, InterpolativeDecomposition, cur, interpolative_decomposition
+from nlattn.linalg._leave_one_out import leave_one_out_nystrom, leave_one_out_range
+from nlattn.linalg._leverage import leverage_scores, lewis_weights
+from nlattn.linalg._norms import NormBound, frobenius_norm_bound, spectral_norm_bound
+from nlattn.linalg._nystrom import Eigen, nystrom_approximation
+from nlattn.linalg._psd import KernelMatrix, gaussian_kernel
+from nlattn.linalg._ranges import range_finder
+from nlattn.linalg._sampling import Sample, importance_sample, product_probabilities, sampled_product
+from nlattn.linalg._single_pass import single_pass_svd
+from nlattn.linalg._svd import SVD, randomized_svd
+from nlattn.linalg._trace import TraceEstimate, trace_estimate
 
 __all__ = [
     "CUR",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from nlattn.validation import NAMESPACES
+from nlattn.arrays.namespaces import NAMESPACES
 
 __all__ = ["METHODS", "Budget", "Method"]
 

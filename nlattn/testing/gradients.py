@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.methods.registry import Method
-from nlattn.partial import Partial, merge_partials
+from nlattn.problem.partials import Partial, merge_partials
 from nlattn.testing.backends import Backend
 from nlattn.testing.suite import Subject, check
 

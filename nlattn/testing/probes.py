@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.methods.arguments import prepare
 from nlattn.methods.registry import Method
+from nlattn.problem.arguments import prepare
 from nlattn.testing.asserts import assert_close, to_numpy
 from nlattn.testing.backends import Backend
 from nlattn.testing.suite import ROUNDING, Subject, check

@@ -2,15 +2,15 @@
 
 import statistics
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from places import SHARED
+
 # PyTorch's OpenMP threads spin for some milliseconds after a call and would take a CPU from whoever comes next. After a
 # longer pause some virtual machines wake all threads on one CPU.
 PAUSE = 0.008
-SHARED = Path(__file__).parents[3] / "shared" / "qkv"
 REPORT: list[tuple[str, dict, float]] = []
 GROWTH: list[tuple[str, float, float]] = []
 

@@ -2,15 +2,14 @@
 
 import ast
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from nlattn import bounds
 from nlattn.bounds import BOUNDS, check
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
 PROOFS = ROOT / "proofs"
 FALLING, RISING, SIGNED = np.asarray([2.0, 1.0, 0.0]), np.asarray([1.0, 2.0, 3.0]), np.asarray([1.0, 0.0, -1.0])
 SECTIONS = ["Hypotheses", "Statement", "Proof", "Source", "Checked by"]

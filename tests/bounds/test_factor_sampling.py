@@ -6,7 +6,7 @@ import numpy as np
 
 from nlattn.bounds import khatri_rao_least_squares, khatri_rao_leverage
 from nlattn.decomp import khatri_rao
-from nlattn.decomp.sampling import row_probabilities
+from nlattn.decomp._sampling import row_probabilities
 
 
 def leverage(a):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from nlattn.bounds import pseudo_inverse_iteration
-from nlattn.methods.lowrank.pseudoinverse import iterated_inverse
+from nlattn.linalg._pseudo_inverse import iterated_inverse
 
 
 def test_recursion_for_numbers():

@@ -8,16 +8,16 @@ from typing import Any, Literal, NamedTuple
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.random import children
+from nlattn.attend.intervals import attend
 from nlattn.kernels.over_matrices import over_matrices
 from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.methods.arguments import prepare, refuse_causal
-from nlattn.methods.exact import attend
-from nlattn.methods.lowrank.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
-from nlattn.methods.lowrank.pseudoinverse import iterated_inverse, solve_truncated
-from nlattn.methods.problem import Problem
-from nlattn.partial import Partial
-from nlattn.rng import children
-from nlattn.validation import check_integer
+from nlattn.linalg._pseudo_inverse import iterated_inverse, solve_truncated
+from nlattn.problem.arguments import prepare, refuse_causal
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
 
 __all__ = ["nystrom_attention"]
 

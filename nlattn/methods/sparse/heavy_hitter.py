@@ -5,16 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.choices import fixed
-from nlattn.methods.sparse.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
-from nlattn.methods.sparse.newest_key import with_newest_key
-from nlattn.methods.sparse.score_tiles import hide, products, row_tiles
-from nlattn.partial import Partial, merge_partials
-from nlattn.rng import children, moved
-from nlattn.validation import check_choice, check_integer
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.host import stop_gradient
+from nlattn.arrays.random import children, moved
+from nlattn.attend.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
+from nlattn.attend.intervals import attend
+from nlattn.attend.newest_key import with_newest_key
+from nlattn.attend.score_tiles import hide, products, row_tiles
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.problem import Problem
 
 __all__ = ["heavy_hitter_attention"]
 
@@ -135,10 +135,10 @@ def _column_sums(sample: Problem, window: int | None) -> Any:
     xp = sample.xp
     b, h, _, _, s = sample.shape
     total = xp.zeros((b, h, s), dtype=sample.accumulator, device=sample.query.device)
-    key = xp.astype(fixed(sample.key), sample.accumulator, copy=False)
+    key = xp.astype(stop_gradient(sample.key), sample.accumulator, copy=False)
     there = xp.arange(s, dtype=sample.start.dtype, device=sample.query.device)
     for tile in row_tiles(sample):
-        query = xp.astype(fixed(tile.query), sample.accumulator, copy=False) * sample.scale
+        query = xp.astype(stop_gradient(tile.query), sample.accumulator, copy=False) * sample.scale
         scores = hide(tile, products(tile, query, key[:, :, : tile.key.shape[2], :]))
         n = scores.shape[-1]
         if 0 in scores.shape:

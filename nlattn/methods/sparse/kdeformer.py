@@ -2,13 +2,13 @@
 
 from typing import Any, Literal
 
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.sampled_keys import blocks_and_samples, squared_norms
-from nlattn.partial import Partial
-from nlattn.rng import children
-from nlattn.validation import check_choice, check_integer
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.random import children
+from nlattn.attend.intervals import attend
+from nlattn.attend.sampled_rest import blocks_and_samples, squared_norms
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
 
 __all__ = ["kdeformer_attention"]
 

@@ -2,15 +2,16 @@
 
 from typing import Any, NamedTuple
 
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.host import stop_gradient
+from nlattn.attend.intervals import attend
+from nlattn.attend.score_tiles import attend_to, hide, products, row_tiles, stacked
 from nlattn.kernels.choose_largest import choose_largest
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.choices import are_chosen, fixed
-from nlattn.methods.sparse.score_basis import key_basis, score_basis
-from nlattn.methods.sparse.score_tiles import attend_to, hide, products, row_tiles, stacked
-from nlattn.partial import Partial, merge_partials
-from nlattn.validation import check_choice, check_integer
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.problem import Problem
+from nlattn.select.largest_scores import are_chosen
+from nlattn.select.score_basis import key_basis, score_basis
 
 __all__ = ["loki_attention"]
 
@@ -117,7 +118,7 @@ def _prepare(
     fused = form == "fused"
     if top_k >= s or (fused and rank >= e):
         return None
-    key = xp.astype(problem.key if fused else fixed(problem.key), problem.accumulator, copy=False)
+    key = xp.astype(problem.key if fused else stop_gradient(problem.key), problem.accumulator, copy=False)
     if rank >= e:
         return _State(top_k, False, None, key, None)
     left, right, mean = BASES[basis](problem, rank)
@@ -133,7 +134,7 @@ def _apply(state: _State | None, rows: Problem) -> Partial:
     parts = []
     for tile in row_tiles(rows):
         scores = _scores(tile, state)
-        values, index = choose_largest(fixed(scores), min(state.top_k, scores.shape[-1]))
+        values, index = choose_largest(stop_gradient(scores), min(state.top_k, scores.shape[-1]))
         part = attend_to(tile, index, values != -rows.xp.inf)
         parts.append(merge_partials(part, _others(tile, scores, values, index)) if state.fused else part)
     return stacked(rows.xp, parts)
@@ -142,7 +143,9 @@ def _apply(state: _State | None, rows: Problem) -> Partial:
 def _scores(tile: Problem, state: _State) -> Any:
     """Approximate scores of a tile, -inf where hidden; where they are only compared, less a number for each row."""
     xp = tile.xp
-    query = xp.astype(tile.query if state.fused else fixed(tile.query), tile.accumulator, copy=False) * tile.scale
+    query = (
+        xp.astype(tile.query if state.fused else stop_gradient(tile.query), tile.accumulator, copy=False) * tile.scale
+    )
     if state.left is None:
         return hide(tile, products(tile, query, state.key[:, :, : tile.key.shape[2], :]))
     scores = products(

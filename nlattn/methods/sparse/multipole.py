@@ -7,18 +7,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.cluster.centroids import rows_at
+from nlattn.arrays.arguments import check_choice, check_integer, check_number
+from nlattn.arrays.host import all_finite, concrete_or, stop_gradient
+from nlattn.arrays.rows import repeat_heads, take_rows
+from nlattn.attend.intervals import attend
 from nlattn.kernels.cluster_attention import Clusters, RowBlocks, cluster_attention
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.choices import fixed
-from nlattn.methods.sparse.key_clusters import Clustering, cluster_keys, cluster_size
-from nlattn.methods.sparse.key_metric import coordinates, query_moment
-from nlattn.methods.sparse.query_tree import tree_order
-from nlattn.methods.sparse.usable_keys import spread, usable
-from nlattn.partial import Partial
-from nlattn.validation import all_finite, check_choice, check_integer, check_number, decided
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.key_clusters import Clustering, cluster_keys, cluster_size
+from nlattn.select.key_metric import coordinates, query_moment
+from nlattn.select.query_order import tree_order
+from nlattn.select.usable_keys import usable
 
 __all__ = ["multipole_attention"]
 
@@ -167,7 +167,7 @@ def _prepare(
     problem, weight = _weighted(problem)
     plain = _plain(problem)
     # Heads of a group share the metric, also where their masks differ.
-    moment = spread(moment, problem.shape[2])
+    moment = repeat_heads(moment, problem.shape[2])
     # Sinks and window are a good part of `near`, but not all of it.
     block = BLOCK
     while block > 1 and (3 if problem.is_causal else 2) * block > near:
@@ -214,7 +214,7 @@ def _prepare(
 def _summed(problem: Problem, state: _State, layout: _Layout, *, zero: bool) -> _Layout:
     """The layout with all that enters sums from `problem`: with its gradient, and its NaN."""
     at = layout.clusters.position
-    key, value = (rows_at(problem.xp, array, at) for array in (problem.key, problem.value))
+    key, value = (take_rows(array, at) for array in (problem.key, problem.value))
     clusters = layout.clusters._replace(key=key, value=value)
     return layout._replace(clusters=clusters, centre=_centres(problem, state, layout.order, zero=zero))
 
@@ -224,7 +224,7 @@ def _plain(problem: Problem) -> Problem:
     xp = problem.xp
 
     def clean(array: Any) -> Any:
-        array = fixed(array)
+        array = stop_gradient(array)
         return array if all_finite(xp, array) else xp.where(xp.isfinite(array), array, xp.zeros_like(array))
 
     return replace(problem, **{name: clean(getattr(problem, name)) for name in ARRAYS})
@@ -255,7 +255,7 @@ def _centres(problem: Problem, state: _State, order: Any, *, zero: bool) -> Any:
     """The mean of the scaled queries of each group."""
     xp = problem.xp
     length, s = problem.shape[3:]
-    query = problem.query if order is None else rows_at(xp, problem.query, order)
+    query = problem.query if order is None else take_rows(problem.query, order)
     first = s - length if order is None else 0
     edges = [max(0, i - first) for i in range(first // state.group * state.group, first + length, state.group)]
     dtype = problem.accumulator
@@ -296,7 +296,7 @@ def _apply(state: _State | None, rows: Problem, numbers: Any = None) -> Partial:
     out: Any = None
     for i, layout in enumerate(state.layouts):
         mine = state.choice == i
-        if len(state.layouts) > 1 and not decided(xp.any(mine), otherwise=True):
+        if len(state.layouts) > 1 and not concrete_or(xp.any(mine), otherwise=True):
             continue
         part = _on_layout(state, layout, rows, xp.where(mine, state.near, -1), numbers)
         # Heads that take another layout are 0 and -inf here.
@@ -310,7 +310,7 @@ def _on_layout(state: _State, layout: _Layout, rows: Problem, near: Any, numbers
     sorts = layout.order is not None and numbers is None
     part = Partial(
         *cluster_attention(
-            rows_at(xp, rows.query, layout.order) if sorts else rows.query,
+            take_rows(rows.query, layout.order) if sorts else rows.query,
             rows.key,
             rows.value,
             layout.clusters,
@@ -325,7 +325,7 @@ def _on_layout(state: _State, layout: _Layout, rows: Problem, near: Any, numbers
     if not sorts:
         return part
     inverse = xp.argsort(layout.order, axis=-1)
-    return Partial(rows_at(xp, part.out, inverse), xp.take_along_axis(part.lse, inverse, axis=-1))
+    return Partial(take_rows(part.out, inverse), xp.take_along_axis(part.lse, inverse, axis=-1))
 
 
 def _block_numbers(state: _State) -> range:
@@ -405,7 +405,7 @@ def _fitted(problem: Problem, state: _State | None, rtol: float) -> _State | Non
     if trial is None:  # too few rows to choose by
         return state._replace(near=xp.full_like(near, s))
     left = xp.ones_like(near) > 0
-    while decided(xp.any(left), otherwise=False):
+    while concrete_or(xp.any(left), otherwise=False):
         squares = _squares(state._replace(near=xp.where(left, near, -1)), trial)
         # What rare rows may add is part of the estimate.
         error = xp.mean(squares, axis=-1) + xp.std(squares, axis=-1) / max(1, squares.shape[-1]) ** 0.5

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
-from nlattn.methods.sparse.key_scores import distance_scores, leverage_key_scores
-from nlattn.methods.sparse.newest_key import with_newest_key
-from nlattn.methods.sparse.usable_keys import seen_keys
-from nlattn.partial import Partial
-from nlattn.rng import children
-from nlattn.validation import check_choice, check_integer
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.random import children
+from nlattn.attend.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
+from nlattn.attend.intervals import attend
+from nlattn.attend.newest_key import with_newest_key
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.key_scores import distance_scores, leverage_key_scores
+from nlattn.select.usable_keys import seen_keys
 
 __all__ = ["prescored_attention"]
 

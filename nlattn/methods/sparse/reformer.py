@@ -6,20 +6,21 @@ from typing import Any, Literal
 
 import numpy as np
 
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.host import concrete_or
+from nlattn.arrays.random import children
+from nlattn.arrays.rows import unit_rows
+from nlattn.attend.intervals import attend
+from nlattn.attend.newest_key import newest_key, with_newest_key
+from nlattn.attend.rounds import attend_in_rounds
 from nlattn.kernels.hash_codes import hash_codes
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.drawn import drawn
-from nlattn.methods.sparse.hash_rounds import attend_in_rounds
-from nlattn.methods.sparse.newest_key import newest_key, with_newest_key
-from nlattn.methods.sparse.paired_blocks import centred, hashed_keys, hashed_queries, pair_blocks
-from nlattn.methods.sparse.true_buckets import attend_in_true_buckets
-from nlattn.methods.sparse.unit_vectors import unit_vectors
-from nlattn.methods.sparse.usable_keys import valid_keys
-from nlattn.partial import Partial, merge_partials
-from nlattn.rng import children
-from nlattn.validation import check_choice, check_integer, decided
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.problem import Problem
+from nlattn.select.block_pairs import centred, hashed_keys, hashed_queries, pair_blocks
+from nlattn.select.draw_per_head import drawn
+from nlattn.select.equal_codes import attend_in_true_buckets
+from nlattn.select.usable_keys import valid_keys
 
 __all__ = ["reformer_attention"]
 
@@ -179,7 +180,7 @@ def _check_shared(problem: Problem) -> None:
             f"{query.shape[2]}; pass shared_qk=False"
         )
     same = query is key or (
-        query.shape == key.shape and decided(xp.all((query == key) | (query != query)), otherwise=True)
+        query.shape == key.shape and concrete_or(xp.all((query == key) | (query != query)), otherwise=True)
     )
     if not same:
         raise ValueError("key must equal query for shared_qk=True, got another one; pass query as key")
@@ -200,7 +201,7 @@ def _apply(state: dict[str, Any] | None, problem: Problem) -> Partial:
     query, key = (xp.astype(x, dtype, copy=False) for x in hashed)
     if shared:
         query = key
-        keys = keys._replace(key=unit_vectors(xp.astype(keys.key, dtype, copy=False))[0])
+        keys = keys._replace(key=unit_rows(xp.astype(keys.key, dtype, copy=False))[0])
     key_codes = hashed_keys(lambda x, p: hash_codes(x, p, factors), key, rotations, heads)
     row_codes = key_codes
     if not shared:

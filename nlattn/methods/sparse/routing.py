@@ -2,17 +2,18 @@
 
 from typing import Any
 
-from nlattn.cluster.centroids import unit_rows
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.newest_key import with_newest_key
-from nlattn.methods.sparse.routed_blocks import Routes, in_clusters, in_nearest, joined, sorted_keys
-from nlattn.methods.sparse.routes import directions, memberships, nearest, shared_centres, taken_by_centres
-from nlattn.methods.sparse.usable_keys import seen_keys
-from nlattn.partial import Partial
-from nlattn.rng import children
-from nlattn.validation import check_choice, check_integer, floating, namespace
+from nlattn.arrays.arguments import check_choice, check_integer, floating
+from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.random import children
+from nlattn.arrays.rows import unit_rows
+from nlattn.attend.cluster_members import Routes, in_clusters, in_nearest, joined, sorted_keys
+from nlattn.attend.intervals import attend
+from nlattn.attend.newest_key import with_newest_key
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.shared_centres import directions, memberships, nearest, shared_centres, taken_by_centres
+from nlattn.select.usable_keys import seen_keys
 
 __all__ = ["routing_attention"]
 
@@ -135,9 +136,7 @@ def _prepare(
     if centres is None:
         centres = shared_centres(xp, found, min(clusters or -(-s // window), length + s), rng)
     else:
-        centres = xp.broadcast_to(
-            unit_rows(xp, xp.astype(centres, problem.accumulator))[0], (b, g, *centres.shape[-2:])
-        )
+        centres = xp.broadcast_to(unit_rows(xp.astype(centres, problem.accumulator))[0], (b, g, *centres.shape[-2:]))
     queries, _ = taken_by_centres(xp, centres, found.query, min(length, -(-window * length // s)))
     keys, there = taken_by_centres(xp, centres, found.key, window, found.seen)
     labels = nearest(xp, centres, found.query) if fallback == "nearest" else None

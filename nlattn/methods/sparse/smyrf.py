@@ -6,18 +6,19 @@ from typing import Any, Literal
 
 import numpy as np
 
-from nlattn.cluster.inner_products import augment_for_inner_products
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.drawn import drawn
-from nlattn.methods.sparse.halving import halved
-from nlattn.methods.sparse.hash_rounds import attend_in_rounds
-from nlattn.methods.sparse.paired_blocks import pair_blocks
-from nlattn.methods.sparse.usable_keys import spread, valid_keys
-from nlattn.partial import Partial
-from nlattn.rng import children
-from nlattn.validation import check_choice, check_integer
+from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.random import children
+from nlattn.arrays.rows import repeat_heads
+from nlattn.attend.halving import halved
+from nlattn.attend.intervals import attend
+from nlattn.attend.rounds import attend_in_rounds
+from nlattn.cluster._inner_products import augment_for_inner_products
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.block_pairs import pair_blocks
+from nlattn.select.draw_per_head import drawn
+from nlattn.select.usable_keys import valid_keys
 
 __all__ = ["smyrf_attention"]
 
@@ -146,7 +147,7 @@ def _part(problem: Problem, *, generators: list[np.random.Generator], size: int,
     query, key = augment_for_inner_products(_unit(xp, query), _unit(xp, key), kind="xbox+", check_finite=False)
     directions = xp.matrix_transpose(directions[:, :, 0, :, :])
     row_values = xp.reshape(query @ directions, (b, h, length, rounds))
-    key_values = spread(key @ directions, keys.heads)
+    key_values = repeat_heads(key @ directions, keys.heads)
     pairings = (pair_blocks(row_values[..., r], key_values[..., r], keys, size, by="rank") for r in range(rounds))
     return attend_in_rounds(problem, keys, pairings, unique=unique)
 

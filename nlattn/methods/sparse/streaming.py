@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.partial import Partial, merge_partials
-from nlattn.validation import check_integer
+from nlattn.arrays.arguments import check_integer
+from nlattn.attend.intervals import attend
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.problem import Problem
 
 __all__ = ["streaming_attention"]
 

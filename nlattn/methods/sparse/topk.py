@@ -2,14 +2,14 @@
 
 from typing import Any
 
+from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.host import stop_gradient
+from nlattn.attend.intervals import attend
+from nlattn.attend.score_tiles import attend_to, hide, products, row_tiles, stacked
 from nlattn.kernels.choose_largest import choose_largest
-from nlattn.methods.arguments import prepare
-from nlattn.methods.exact import attend
-from nlattn.methods.problem import Problem
-from nlattn.methods.sparse.choices import fixed
-from nlattn.methods.sparse.score_tiles import attend_to, hide, products, row_tiles, stacked
-from nlattn.partial import Partial
-from nlattn.validation import check_integer
+from nlattn.problem.arguments import prepare
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
 
 __all__ = ["topk_attention"]
 
@@ -89,10 +89,10 @@ def _apply(state: int | None, rows: Problem, *, checked: bool = True) -> Partial
     if state is None:
         return attend(rows, checked=checked)
     xp = rows.xp
-    key = xp.astype(fixed(rows.key), rows.accumulator, copy=False)
+    key = xp.astype(stop_gradient(rows.key), rows.accumulator, copy=False)
     parts = []
     for tile in row_tiles(rows):
-        query = xp.astype(fixed(tile.query), rows.accumulator, copy=False) * rows.scale
+        query = xp.astype(stop_gradient(tile.query), rows.accumulator, copy=False) * rows.scale
         values, index = choose_largest(
             hide(tile, products(tile, query, key[:, :, : tile.key.shape[2], :])), min(state, tile.key.shape[2])
         )

@@ -1,0 +1,67 @@
+"""Hash codes: tiles of projections by GEMM, and the bits or digits of each point made of them at once."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from nlattn.backends.numba_cpu.runtime.pool import run
+from nlattn.backends.numba_cpu.vector.projected_tiles import NUMBERS, projected_tile, tile_points, too_few
+
+__all__ = ["hash_codes"]
+
+
+def hash_codes(x: Any, projection: Any, factors: tuple[int, ...] | None = None) -> Any:
+    """See :func:`nlattn.kernels.hash_codes.hash_codes`."""
+    (n, d), m = x.shape[-2:], projection.shape[-2]
+    lead = np.broadcast_shapes(x.shape[:-2], projection.shape[:-2])
+    count = math.prod(lead)
+    if x.dtype not in (np.float32, np.float64) or d == 0 or too_few(count, n, m) or m > NUMBERS // 64:
+        return NotImplemented
+    codes = np.empty((count, n), np.int64)
+    points, rows = np.broadcast_to(x, (*lead, n, d)), np.broadcast_to(projection, (*lead, m, d))
+    step = tile_points(count, n, m)
+    groups = np.asarray(factors or (), np.int64)
+
+    def task(b: int, first: int) -> None:
+        at = np.unravel_index(b, lead)
+        some = points[at][first : first + step]
+        tile, out = projected_tile(rows[at], some), codes[b, first : first + step]
+        if factors is None:
+            _signs(tile, out)
+        else:
+            _digits(tile, groups, np.empty(len(some), x.dtype), np.empty(len(some), np.int64), out)
+
+    run(task, [(b, i) for b in range(count) for i in range(0, n, step)])
+    return codes.reshape(*lead, n)
+
+
+@njit(nogil=True, cache=True)
+def _signs(tile, codes):  # type: ignore[no-untyped-def]
+    codes[:] = 0
+    for t in range(tile.shape[0]):
+        row, bit = tile[t], 1 << t
+        for i in range(row.size):
+            codes[i] |= bit if row[i] > 0 else 0
+
+
+@njit(nogil=True, cache=True)
+def _digits(tile, factors, largest, digits, codes):  # type: ignore[no-untyped-def]
+    codes[:] = 0
+    begin, base = 0, 1
+    for size in factors:
+        largest[:] = -1
+        digits[:] = 0
+        for t in range(size):
+            row = tile[begin + t]
+            for i in range(row.size):
+                magnitude = abs(row[i])
+                digit = t if row[i] >= 0 else t + size
+                better = magnitude > largest[i]
+                largest[i] = magnitude if better else largest[i]
+                digits[i] = digit if better else digits[i]
+        for i in range(codes.size):
+            codes[i] += base * digits[i]
+        begin += size
+        base *= 2 * size

@@ -1,0 +1,1 @@
+"""What compiled kernels call inside their loops: products, exponentials, running softmax sums."""

@@ -1,0 +1,51 @@
+"""A few keys, the same for all query rows of a head, and exact attention over those of them in an interval."""
+
+from typing import Any, NamedTuple
+
+from nlattn.arrays.rows import repeat_heads, take_for_heads
+from nlattn.kernels.choose_largest import choose_largest
+from nlattn.kernels.softmax_attention import softmax_attention
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+from nlattn.select.largest_scores import are_chosen
+from nlattn.select.usable_keys import log_weights, valid_keys
+
+__all__ = ["ChosenKeys", "attend_to_chosen", "choose_keys"]
+
+
+class ChosenKeys(NamedTuple):
+    """Keys (B, X, m, E) and values in the order of their positions, X heads or groups; bias (B, H, 1, m) or None.
+
+    before (B, H, S + 1): how many of them stand before each position.
+    """
+
+    key: Any
+    value: Any
+    bias: Any
+    before: Any
+
+
+def choose_keys(problem: Problem, scores: Any, m: int) -> ChosenKeys:
+    """The m keys with the largest scores (B, X, S), where -inf, what no row may see, comes last; m < S."""
+    xp = problem.xp
+    b, h = problem.query.shape[:2]
+    x = scores.shape[1]
+    values, index = choose_largest(scores, m)
+    chosen = xp.astype(are_chosen(scores, values, index), xp.int64)
+    before = xp.concat(
+        [xp.zeros((b, x, 1), dtype=xp.int64, device=index.device), xp.cumulative_sum(chosen, axis=-1)], axis=-1
+    )
+    weight, bias = log_weights(problem, valid_keys(problem)), None
+    if weight is not None:
+        bias = take_for_heads(weight, repeat_heads(index, h))[:, :, None, :]
+    return ChosenKeys(
+        take_for_heads(problem.key, index), take_for_heads(problem.value, index), bias, repeat_heads(before, h)
+    )
+
+
+def attend_to_chosen(chosen: ChosenKeys, rows: Problem, start: Any, stop: Any) -> Partial:
+    """Attention of rows over those chosen keys that stand in start <= position < stop (B, H, L)."""
+    xp = rows.xp
+    first, last = (xp.take_along_axis(chosen.before, edge, axis=-1) for edge in (start, stop))
+    parts = softmax_attention(rows.query, chosen.key, chosen.value, first, last, scale=rows.scale, bias=chosen.bias)
+    return Partial(*parts)

@@ -1,0 +1,79 @@
+"""Scores of a few query rows at a time against all keys, and exact attention over the keys chosen by them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from nlattn.arrays.host import all_finite, to_float
+from nlattn.kernels.gather_attention import gather_attention
+from nlattn.problem.partials import Partial
+from nlattn.problem.problem import Problem
+
+__all__ = ["attend_to", "hide", "products", "row_tiles", "stacked"]
+
+# Scores in a tile, over all heads.
+NUMBERS = 1 << 21
+
+
+def row_tiles(problem: Problem) -> Iterator[Problem]:
+    """The problem of a few consecutive rows at a time, without the keys behind all that they may see."""
+    b, h, _, length, s = problem.shape
+    step = max(1, NUMBERS // max(1, b * h * s))
+    for i in range(0, max(length, 1), step):
+        rows = slice(i, min(i + step, length))
+        own = {name: getattr(problem, name)[:, :, rows, ...] for name in ("query", "start", "stop", "position")}
+        for name in ("mask", "bias"):
+            array = getattr(problem, name)
+            own[name] = array if array is None or array.shape[2] == 1 else array[:, :, rows, :]
+        if problem.is_causal and 0 not in own["stop"].shape:
+            seen = int(to_float(problem.xp.max(own["stop"])))
+            for name in ("key", "value"):
+                own[name] = getattr(problem, name)[:, :, :seen, :]
+            for name in ("mask", "bias"):
+                own[name] = own[name] if own[name] is None or own[name].shape[3] == 1 else own[name][..., :seen]
+        yield replace(problem, **own)
+
+
+def products(tile: Problem, query: Any, key: Any) -> Any:
+    """query (B, H, r, c) times key (B, X, n, c)^T, H a multiple of X, in their dtype."""
+    xp = tile.xp
+    b, h, r, c = query.shape
+    g, s = key.shape[1:3]
+    tall = xp.reshape(query, (b, g, h // g * r, c))
+    return xp.reshape(tall @ xp.matrix_transpose(key), (b, h, r, s))
+
+
+def hide(tile: Problem, scores: Any) -> Any:
+    """Scores with the bias added, and -inf where a row does not see a key."""
+    xp, s = tile.xp, scores.shape[-1]
+    if not all_finite(xp, scores):  # a NaN is chosen, so that it shows
+        scores = xp.where(xp.isnan(scores), xp.inf, scores)
+    if tile.bias is not None:
+        scores = scores + xp.astype(tile.bias, scores.dtype)
+    if tile.mask is not None:
+        scores = xp.where(tile.mask, scores, -xp.inf)
+    if tile.is_causal:
+        there = xp.arange(s, dtype=tile.start.dtype, device=scores.device)
+        scores = xp.where(there < tile.stop[..., None], scores, -xp.inf)
+    return scores
+
+
+def attend_to(tile: Problem, index: Any, seen: Any) -> Partial:
+    """Exact attention of each row over its keys index (B, H, r, m), as far as `seen`."""
+    xp = tile.xp
+    bias = None
+    if tile.bias is not None:
+        full = xp.broadcast_to(tile.bias, (*index.shape[:3], tile.key.shape[2]))
+        bias = xp.astype(xp.take_along_axis(full, index, axis=-1), tile.accumulator)
+        bias = xp.where(seen, bias, -xp.inf)
+    elif tile.mask is not None or tile.is_causal:
+        zero = xp.zeros(index.shape, dtype=tile.accumulator, device=index.device)
+        bias = xp.where(seen, zero, -xp.inf)
+    return Partial(*gather_attention(tile.query, tile.key, tile.value, index, scale=tile.scale, bias=bias))
+
+
+def stacked(xp: Any, parts: list[Partial]) -> Partial:
+    """The partials of consecutive rows, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Partial(xp.concat([part.out for part in parts], axis=2), xp.concat([part.lse for part in parts], axis=2))

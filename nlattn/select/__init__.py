@@ -1,0 +1,1 @@
+"""From a problem to the keys that its rows should meet."""

@@ -1,0 +1,30 @@
+"""Draws for the heads of a problem, from one generator a head."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nlattn.arrays.random import moved
+from nlattn.problem.problem import Problem
+
+__all__ = ["drawn"]
+
+
+def drawn(
+    problem: Problem,
+    generators: list[np.random.Generator],
+    draw: Callable[[np.random.Generator, tuple[int, ...]], Any],
+    shape: tuple[int, ...],
+    dtype: Any = None,
+) -> Any:
+    """draw(generator, shape) for each of the (B, G) key heads of a problem, as (B, G, *shape).
+
+    The batch of a problem may be a multiple of that of the call, whose heads have a generator each: the parts of one
+    batch element stand together.
+    """
+    b, _, g, _, _ = problem.shape
+    parts = b * g // len(generators)
+    host = np.stack([draw(generator, (parts, *shape)) for generator in generators])
+    host = np.reshape(host, (b // parts, g, parts, *shape))
+    return moved(np.reshape(np.swapaxes(host, 1, 2), (b, g, *shape)), problem.query, dtype)

@@ -1,0 +1,144 @@
+"""Keys divided into clusters, segment by segment, in the metric in which the queries see them."""
+
+from typing import Any, NamedTuple
+
+from nlattn.arrays.rows import take_rows
+from nlattn.cluster._refinement import plain_refinement
+from nlattn.kernels.cluster_attention import Clusters
+from nlattn.kernels.segment_sum import segment_sum
+from nlattn.problem.problem import Problem
+
+__all__ = ["Clustering", "cluster_keys", "cluster_size"]
+
+# A cluster has at most so many times the mean size; what is more becomes a cluster of its own.
+LARGEST = 4
+
+
+class Clustering(NamedTuple):
+    """How keys are divided.
+
+    Attributes
+    ----------
+    kind : "kmeans" or "blocks"
+        Or consecutive keys.
+    size : int
+        Mean number of keys of a cluster.
+    segment : int
+        Consecutive keys that are divided by themselves.
+    iterations : int
+        Of k-means.
+    """
+
+    kind: str
+    size: int
+    segment: int
+    iterations: int = 2
+
+
+def cluster_size(s: int) -> int:
+    """Mean number of keys of a cluster such that near and far work stay in proportion."""
+    size = 8
+    while size < 128 and 24 * size * size < s:
+        size *= 2
+    return size
+
+
+def cluster_keys(problem: Problem, clustering: Clustering, used: Any, weight: Any, points: Any) -> Clusters:
+    """Divide the keys that are `used` (B, G, S), with log-weights or None; k-means by their coordinates `points`."""
+    xp = problem.xp
+    b, _, g, _, s = problem.shape
+    if clustering.kind == "kmeans":
+        return _sorted(problem, _kmeans(xp, points, used, clustering), used, clustering, weight)
+    # Nothing here may depend on keys that come later.
+    position = xp.arange(s, dtype=xp.int64, device=problem.start.device)
+    label = xp.broadcast_to(position % clustering.segment // clustering.size, (b, g, s))
+    return _sorted(problem, label, used, clustering, weight)
+
+
+def _kmeans(xp: Any, x: Any, used: Any, clustering: Clustering) -> Any:
+    """Labels inside each segment."""
+    b, g, s, e = x.shape
+    segment, labels = clustering.segment, []
+    whole = s // segment * segment
+    for first, last in ((0, whole), (whole, s)):
+        if first == last:
+            continue
+        n = min(segment, last - first)
+        shape = (b, g, (last - first) // n, n)
+        points = xp.reshape(x[:, :, first:last, :], (*shape, e))
+        mine = xp.reshape(used[:, :, first:last], shape)
+        k = max(1, n // clustering.size)
+        # Evenly spaced among the keys that count.
+        order = xp.argsort(xp.astype(~mine, xp.int8), axis=-1, stable=True)
+        total = xp.sum(xp.astype(mine, xp.int64), axis=-1, keepdims=True)
+        place = xp.arange(k, dtype=xp.int64, device=total.device) * total // k + total // (2 * k)
+        centres = take_rows(points, xp.take_along_axis(order, place, axis=-1))
+        _, found, _ = plain_refinement(xp, points, centres, xp.astype(mine, x.dtype), False, clustering.iterations)
+        labels.append(xp.reshape(found, (b, g, last - first)))
+    return labels[0] if len(labels) == 1 else xp.concat(labels, axis=-1)
+
+
+def _sorted(problem: Problem, label: Any, used: Any, clustering: Clustering, weight: Any) -> Clusters:
+    """Clusters from labels inside each segment."""
+    xp = problem.xp
+    segment, most = clustering.segment, LARGEST * clustering.size
+    b, g, s = label.shape
+    position = xp.arange(s, dtype=xp.int64, device=label.device)
+    segments = -(-s // segment)
+    code = xp.where(used, position // segment * segment + label, segments * segment)
+    order = xp.argsort(code, axis=-1, stable=True)
+    code = xp.take_along_axis(code, order, axis=-1)
+    rows = [_numbered(xp, code[i, j, :], segment, segments, most) for i in range(b) for j in range(g)]
+    m = max((starts.shape[0] for _, starts, _, _ in rows), default=0)
+
+    def joined(arrays: list[Any], end: int) -> Any:
+        if not arrays:
+            return xp.zeros((b, g, end), dtype=xp.int64, device=label.device)
+        return xp.reshape(xp.stack(arrays), (b, g, end))
+
+    def padded(starts: Any, end: int) -> Any:
+        tail = xp.full((m + 1 - starts.shape[0],), end, dtype=starts.dtype, device=starts.device)
+        return xp.concat([starts, tail])
+
+    edges = joined([padded(starts, end) for _, starts, end, _ in rows], m + 1)
+    number = joined([xp.where(number < 0, m, number) for number, _, _, _ in rows], s)
+    inverse = xp.argsort(order, axis=-1)
+    label = xp.take_along_axis(number, inverse, axis=-1)
+    return Clusters(
+        key=take_rows(problem.key, order),
+        value=take_rows(problem.value, order),
+        weight=None if weight is None else xp.take_along_axis(weight, order, axis=-1),
+        position=order,
+        edges=edges,
+        segments=joined([bounds for _, _, _, bounds in rows], segments + 1),
+        label=label,
+        spread=_spread(xp, xp.astype(problem.key, problem.accumulator, copy=False), label, m),
+    )
+
+
+def _numbered(xp: Any, code: Any, segment: int, segments: int, most: int) -> tuple[Any, Any, int, Any]:
+    """For sorted codes: the cluster of each place, or -1; where clusters start; where the last ends; and segments."""
+    place = xp.arange(code.shape[0], dtype=xp.int64, device=code.device)
+    bounds = xp.searchsorted(code, segment * xp.arange(segments + 1, dtype=code.dtype, device=code.device))
+    end = int(bounds[-1]) if segments else 0
+    rank = place - xp.searchsorted(code, code)
+    fresh = (rank % most == 0) & (place < end)
+    number = xp.where(place < end, xp.cumulative_sum(xp.astype(fresh, xp.int64)) - 1, -1)
+    starts = xp.nonzero(fresh)[0]
+    return number, starts, end, xp.searchsorted(starts, bounds)
+
+
+def _spread(xp: Any, key: Any, label: Any, m: int) -> Any:
+    """The root of half the variance of the keys of each cluster, mean over the features."""
+
+    wide = xp.float64  # squares of the largest float32 fit
+
+    def mean(array: Any) -> Any:
+        return xp.astype(segment_sum(array, label[..., None], m + 1), wide) / count
+
+    one = xp.ones((*label.shape, 1), dtype=wide, device=key.device)
+    count = xp.clip(segment_sum(one, label[..., None], m + 1), 1, None)
+    # By differences from the means, which do not cancel.
+    difference = xp.astype(key - take_rows(xp.astype(mean(key), key.dtype), label), wide)
+    square = xp.mean(difference * difference, axis=-1, keepdims=True)
+    return xp.astype(xp.sqrt(mean(square) / 2)[:, :, :m, 0], key.dtype)

@@ -1,0 +1,73 @@
+"""How much each key matters, judged by the keys alone. Scores (B, G, S), of hidden keys too, without meaning there."""
+
+from typing import Any
+
+import numpy as np
+
+from nlattn.arrays.host import stop_gradient
+from nlattn.arrays.random import children, moved
+from nlattn.arrays.rows import take_for_heads
+from nlattn.cluster import kmeans
+from nlattn.cluster._centroids import cluster_weights, squared_distances
+from nlattn.kernels.segment_sum import segment_sum
+from nlattn.linalg import leverage_scores
+from nlattn.problem.problem import Problem
+from nlattn.select.usable_keys import seen_keys
+
+__all__ = ["distance_scores", "leverage_key_scores"]
+
+ITERATIONS = 10
+
+
+def distance_scores(problem: Problem, keep: int, rng: Any) -> Any:
+    """The share of a key in the distances of its k-means cluster from the centre; equal shares where all are 0."""
+    xp = problem.xp
+    points, labels, centres, weights = _clusters(problem, keep, rng)
+    amounts = xp.sqrt(squared_distances(xp, points, centres, labels))
+    clusters = centres.shape[-2]
+    counts = cluster_weights(xp, points, labels, weights, clusters)
+    own = amounts if weights is None else amounts * weights
+    totals = segment_sum(own[..., None], labels[..., None], clusters)[..., 0]
+    totals, counts = (take_for_heads(x, labels) for x in (totals, counts))
+    return xp.where(totals > 0, amounts / _positive(xp, totals), 1 / _positive(xp, counts))
+
+
+def leverage_key_scores(problem: Problem, keep: int, rng: Any) -> Any:
+    """Leverage scores of the visible keys of each group."""
+    xp = problem.xp
+    children(rng, 0)  # an rng that is not needed must still be one
+    b, _, g, _, s = problem.shape
+    seen = seen_keys(problem)
+    key = xp.astype(stop_gradient(problem.key), problem.accumulator)
+    if seen is not None:
+        key = xp.where(seen[..., None], key, xp.zeros_like(key))
+    scores = [leverage_scores(key[i, j, ...], check_finite=False) for i in range(b) for j in range(g)]
+    empty = xp.zeros((b, g, s), dtype=key.dtype, device=key.device)
+    return xp.reshape(xp.stack(scores), (b, g, s)) if scores else empty
+
+
+def _clusters(problem: Problem, keep: int, rng: Any) -> tuple[Any, Any, Any, Any]:
+    """k-means of the visible keys of each group: the keys, their labels, the centres, and weights or None."""
+    xp = problem.xp
+    b, _, g, _, s = problem.shape
+    clusters = max(1, min(keep // 4, 256, s))
+    draws = [r.random(s) for r in children(rng, b * g)]
+    order = moved(np.stack(draws).reshape(b, g, s) if draws else np.empty((b, g, s)), problem.query)
+    seen = seen_keys(problem)
+    key = xp.astype(stop_gradient(problem.key), problem.accumulator)
+    weights = None
+    place = xp.arange(clusters, dtype=xp.int64, device=key.device)
+    if seen is not None:
+        weights = xp.astype(seen, key.dtype)
+        key = xp.where(seen[..., None], key, xp.zeros_like(key))
+        order = xp.where(seen, order, xp.full_like(order, 2.0))
+        # Where fewer keys are visible the last of them stands for the rest.
+        place = xp.minimum(place, xp.clip(xp.sum(xp.astype(seen, xp.int64), axis=-1, keepdims=True) - 1, 0, None))
+    place = xp.broadcast_to(place, (b, g, clusters))
+    start = take_for_heads(key, xp.take_along_axis(xp.argsort(order, axis=-1, stable=True), place, axis=-1))
+    found = kmeans(key, start, weights, empty="keep", iterations=ITERATIONS, check_finite=False)
+    return key, found.labels, found.centres, weights
+
+
+def _positive(xp: Any, x: Any) -> Any:
+    return xp.where(x > 0, x, xp.ones_like(x))

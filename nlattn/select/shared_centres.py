@@ -1,0 +1,139 @@
+"""Shared centres of queries and keys, and the tokens that each centre takes."""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nlattn.arrays.host import stop_gradient
+from nlattn.arrays.random import children, moved
+from nlattn.arrays.rows import take_for_heads, unit_rows
+from nlattn.cluster import kmeans
+from nlattn.kernels.choose_largest import choose_largest
+from nlattn.kernels.nearest_centre import nearest_centre
+from nlattn.problem.problem import Problem
+from nlattn.select.score_basis import common_basis
+from nlattn.select.usable_keys import mean_key
+
+__all__ = ["Directions", "Memberships", "directions", "memberships", "nearest", "shared_centres", "taken_by_centres"]
+
+# Tokens for each centre from which the centres are made, and how often these are moved.
+SAMPLE = 32
+ITERATIONS = 10
+# Products of tokens and centres at a time.
+NUMBERS = 1 << 20
+
+
+class Directions(NamedTuple):
+    """Unit vectors: query (B, H, L, E), key (B, G, S, E), 0 where no row sees it, and which keys are seen, or None."""
+
+    query: Any
+    key: Any
+    seen: Any
+
+
+def directions(problem: Problem, seen: Any, kind: str) -> Directions:
+    """Of the queries of a group and its visible keys: as "given", each less their "mean", or in a "common" basis."""
+    xp = problem.xp
+    b, h, g, length, _ = problem.shape
+    query = xp.astype(stop_gradient(problem.query), problem.accumulator, copy=False)
+    key = xp.astype(stop_gradient(problem.key), problem.accumulator, copy=False)
+    tall = xp.reshape(query, (b, g, h // g * length, query.shape[3]))
+    if kind == "common":
+        left, right, mean = common_basis(problem)
+        tall, key = tall @ left, (key - mean) @ right
+    elif kind == "mean":
+        tall = tall - xp.mean(tall, axis=2, keepdims=True)
+        key = key - mean_key(key, seen)
+    tall, key = unit_rows(tall)[0], unit_rows(key)[0]
+    if seen is not None:
+        key = xp.where(seen[..., None], key, xp.zeros_like(key))
+    return Directions(xp.reshape(tall, (b, h, length, query.shape[3])), key, seen)
+
+
+def shared_centres(xp: Any, found: Directions, clusters: int, rng: Any) -> Any:
+    """Spherical k-means centres (B, G, clusters, E) of a sample of the queries and keys of each group."""
+    b, g, s, e = found.key.shape
+    h, length = found.query.shape[1:3]
+    count = h // g * length + s
+    size = min(count, SAMPLE * clusters)
+    draws = [r.random(count) for r in children(rng, b * g)]
+    order = moved(np.stack(draws).reshape(b, g, count), found.key)
+    weights = None
+    if found.seen is not None:
+        ones = xp.ones((b, g, count - s), dtype=xp.bool, device=order.device)
+        known = xp.concat([ones, found.seen], axis=-1)
+        order = xp.where(known, order, xp.full_like(order, 2.0))
+    index = xp.argsort(order, axis=-1, stable=True)[..., :size]
+    tokens = xp.concat([xp.reshape(found.query, (b, g, count - s, e)), found.key], axis=2)
+    if found.seen is not None:
+        weights = xp.astype(xp.take_along_axis(known, index, axis=-1), tokens.dtype)
+    tokens = take_for_heads(tokens, index)
+    start = tokens[..., : min(clusters, size), :]
+    return kmeans(
+        tokens, start, weights, kind="spherical", empty="keep", iterations=ITERATIONS, check_finite=False
+    ).centres
+
+
+def taken_by_centres(xp: Any, centres: Any, tokens: Any, m: int, seen: Any = None) -> tuple[Any, Any]:
+    """The m tokens (B, H, n, E) nearest to each centre (B, G, C, E), in their order (B, H, C, m); which are seen."""
+    b, h, n, e = tokens.shape
+    g, c = centres.shape[1:3]
+    step = max(1, NUMBERS // (b * h * n))
+    parts, there = [], []
+    for i in range(0, c, step):
+        few = centres[:, :, None, i : min(i + step, c), :]
+        near = few @ xp.matrix_transpose(xp.reshape(tokens, (b, g, h // g, n, e)))
+        near = xp.reshape(near, (b, h, near.shape[3], n))
+        if seen is not None:
+            near = xp.where(seen[:, :, None, :], near, -xp.inf)
+        values, index = choose_largest(near, m)
+        parts.append(index)
+        there.append(values != -xp.inf)
+    return xp.concat(parts, axis=2), xp.concat(there, axis=2)
+
+
+def nearest(xp: Any, centres: Any, tokens: Any) -> Any:
+    """The nearest centre of each token, (B, H, n)."""
+    b, h, n, e = tokens.shape
+    g = centres.shape[1]
+    tall = xp.reshape(tokens, (b, g, h // g * n, e))
+    labels = nearest_centre(tall, centres, xp.zeros_like(centres[..., 0]))[0]
+    return xp.reshape(labels, (b, h, n))
+
+
+class Memberships(NamedTuple):
+    """Which clusters took each token.
+
+    order (B, H, C m): the places of the lists sorted by token, in one token by cluster; first, count (B, H, n): where
+    those of a token begin in it, and how many there are; most: the largest count.
+    """
+
+    order: Any
+    first: Any
+    count: Any
+    most: int
+
+    def clusters(self, xp: Any, m: int) -> Any:
+        """The clusters of each token, (B, H, n, most), ascending, and -1."""
+        place = xp.arange(self.most, dtype=self.order.dtype, device=self.order.device)
+        at = xp.clip(self.first[..., None] + place, None, self.order.shape[-1] - 1)
+        flat = xp.take_along_axis(self.order, xp.reshape(at, (*at.shape[:2], -1)), axis=-1)
+        found = xp.reshape(flat // m, at.shape)
+        found = xp.where(place < self.count[..., None], found, xp.full_like(found, -1))
+        return xp.astype(found, xp.int32)
+
+
+def memberships(xp: Any, index: Any, there: Any, n: int) -> Memberships:
+    """Of lists (B, H, C, m) as far as they are `there`."""
+    b, h, c, m = index.shape
+    flat = xp.reshape(xp.where(there, index, xp.full_like(index, n)), (b, h, c * m))
+    order = xp.argsort(flat, axis=-1, stable=True)
+    token = xp.take_along_axis(flat, order, axis=-1)
+    # One sort of all heads at once finds where each token begins.
+    head = xp.reshape(xp.arange(b * h, dtype=token.dtype, device=token.device), (b, h, 1)) * (n + 1)
+    edges = head + xp.arange(n + 1, dtype=token.dtype, device=token.device)
+    found = xp.searchsorted(xp.reshape(token + head, (-1,)), xp.reshape(edges, (-1,)))
+    found = xp.reshape(xp.astype(found, order.dtype), (b, h, n + 1)) - head // (n + 1) * (c * m)
+    count = found[..., 1:] - found[..., :-1]
+    return Memberships(order, found[..., :-1], count, int(xp.max(count)) if math.prod(count.shape) else 0)

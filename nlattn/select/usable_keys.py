@@ -1,0 +1,86 @@
+"""The keys that masks of size 1 on the query axis leave, and what the heads of a group share."""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from nlattn.arrays.rows import repeat_heads
+from nlattn.problem.problem import Problem, visible_keys
+
+__all__ = ["Keys", "log_weights", "mean_key", "seen_keys", "usable", "valid_keys"]
+
+
+class Keys(NamedTuple):
+    """Keys (B, G, S, E) and values with their masks.
+
+    K is the number of key heads G, or that of query heads where masks differ within a group. valid (B, K, S), None for
+    all; weight (B, K, S), log-weights, or None; count (B, K), the number of valid keys; seen (B, G, S), valid for some
+    query head, or None.
+    """
+
+    key: Any
+    value: Any
+    valid: Any
+    weight: Any
+    count: Any
+    seen: Any
+
+    @property
+    def heads(self) -> int:
+        """K."""
+        heads: int = self.count.shape[1]
+        return heads
+
+
+def valid_keys(problem: Problem) -> Keys:
+    """The keys of a problem whose masks have size 1 on the query axis."""
+    xp = problem.xp
+    b, h, g, _, s = problem.shape
+    mask = problem.key_mask()
+    if mask is None:
+        count = xp.full((b, g), s, dtype=xp.int64, device=problem.start.device)
+        return Keys(problem.key, problem.value, None, None, count, None)
+    heads = h if mask.shape[1] > 1 else g
+    valid = xp.broadcast_to(mask, (b, heads, s))
+    weight = None if problem.bias is None else xp.broadcast_to(problem.bias[:, :, 0, :], (b, heads, s))
+    count = xp.sum(xp.astype(valid, xp.int64), axis=-1)
+    return Keys(problem.key, problem.value, valid, weight, count, seen_keys(problem))
+
+
+def usable(problem: Problem) -> Keys:
+    """The same with keys and values repeated for K heads."""
+    keys = valid_keys(problem)
+    return keys._replace(key=repeat_heads(keys.key, keys.heads), value=repeat_heads(keys.value, keys.heads))
+
+
+def seen_keys(problem: Problem) -> Any:
+    """True for keys that some row of their group may see (B, G, S), or None for all; for masks of any size."""
+    if problem.mask is None and problem.bias is None:
+        return None  # causal or not, the last row sees them all
+    array = problem.bias if problem.mask is None else problem.mask
+    if array.shape[2] > 1:
+        return visible_keys(problem)
+    b, h, g, _, s = problem.shape
+    xp = problem.xp
+    return xp.any(xp.reshape(xp.broadcast_to(problem.key_mask(), (b, h, s)), (b, g, h // g, s)), axis=2)
+
+
+def log_weights(problem: Problem, keys: Keys) -> Any:
+    """What to add to scores (B, K, S): -inf where a key is masked; None without a mask."""
+    if keys.valid is None:
+        return None
+    xp = problem.xp
+    if keys.weight is not None:
+        return xp.astype(keys.weight, problem.accumulator)
+    zero = xp.zeros(keys.valid.shape, dtype=problem.accumulator, device=problem.start.device)
+    return xp.where(keys.valid, zero, -xp.inf)
+
+
+def mean_key(key: Any, seen: Any) -> Any:
+    """The mean (B, G, 1, E) of the keys (B, G, S, E) that are seen (B, G, S), or of all; 0 for none."""
+    xp = array_namespace(key)
+    if seen is None:
+        return xp.mean(key, axis=2, keepdims=True)
+    count = xp.sum(xp.astype(seen, key.dtype), axis=2)[..., None, None]
+    total = xp.sum(xp.where(seen[..., None], key, xp.zeros_like(key)), axis=2, keepdims=True)
+    return total / xp.where(count == 0, xp.ones_like(count), count)
