@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from places import ROOT
 
 import nlattn
-from places import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 MODULES = [

@@ -9,9 +9,9 @@ import venv
 import zipfile
 
 import pytest
+from places import ROOT
 
 import nlattn
-from places import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 

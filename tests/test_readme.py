@@ -2,8 +2,9 @@
 
 import re
 
-from nlattn import METHODS
 from places import ROOT
+
+from nlattn import METHODS
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -57,7 +57,7 @@ def attend_in_true_buckets(
             take_for_heads(keys.key, order),
             take_for_heads(keys.value, order),
         )
-        unit_rows, unit_keys = (
+        units, unit_keys = (
             [take_for_heads(x, rows) for x in query_units],
             [take_for_heads(x, order) for x in key_units],
         )
@@ -89,9 +89,9 @@ def attend_in_true_buckets(
                 own = xp.astype(take_for_heads(weight, place), scores.dtype)[..., None, :]
                 seen = seen & (own != -xp.inf)
                 scores = scores + xp.where(own == -xp.inf, xp.zeros_like(own), own)
-            cosine = unit_rows[0][:, :, i : i + n, :] @ xp.matrix_transpose(take_for_heads(unit_keys[0], place))
+            cosine = units[0][:, :, i : i + n, :] @ xp.matrix_transpose(take_for_heads(unit_keys[0], place))
             log_p = log_collision_probability(xp, cosine, factors)
-            zeros = unit_rows[1][:, :, i : i + n, None], take_for_heads(unit_keys[1], place)[..., None, :]
+            zeros = units[1][:, :, i : i + n, None], take_for_heads(unit_keys[1], place)[..., None, :]
             # A zero vector has code 0, as any other one has with the probability of a right angle; two always agree.
             log_p = xp.where(zeros[0] & zeros[1], xp.zeros_like(log_p), log_p)
             part = _softmax(

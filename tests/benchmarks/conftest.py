@@ -5,7 +5,6 @@ import time
 
 import numpy as np
 import pytest
-
 from places import SHARED
 
 # PyTorch's OpenMP threads spin for some milliseconds after a call and would take a CPU from whoever comes next. After a

@@ -5,10 +5,10 @@ import re
 
 import numpy as np
 import pytest
+from places import ROOT
 
 from nlattn import bounds
 from nlattn.bounds import BOUNDS, check
-from places import ROOT
 
 PROOFS = ROOT / "proofs"
 FALLING, RISING, SIGNED = np.asarray([2.0, 1.0, 0.0]), np.asarray([1.0, 2.0, 3.0]), np.asarray([1.0, 0.0, -1.0])

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from places import SHARED
 
 import nlattn
 from nlattn.guarantees.search import candidates, search
-from places import SHARED
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from places import SHARED
 
 import nlattn
 from nlattn.methods.sparse import multipole
 from nlattn.problem.arguments import prepare
-from places import SHARED
 
 SHIPPED = nlattn.datasets.NAMES
 BIDIRECTIONAL = ("minilm", "dinov2", "whisper")

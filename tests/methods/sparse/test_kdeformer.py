@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from hashed_pairs import weighted_attention
-from test_hyper import draw, estimated_weights
+from sampled_weights import draw, estimated_weights
 
 import nlattn
 from nlattn.testing import to_numpy

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
+from places import SHARED
 
 import nlattn
 from nlattn.methods.sparse import multipole
 from nlattn.problem.arguments import prepare
 from nlattn.testing import to_numpy
-from places import SHARED
 
 
 def head_errors(out, exact):
