@@ -1,8 +1,9 @@
 """A few keys, the same for all query rows of a head, and exact attention over those of them in an interval."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nlattn.arrays.rows import repeat_heads, take_for_heads
+from nlattn.arrays.typing import Array
 from nlattn.kernels.choose_largest import choose_largest
 from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.problem.partials import Partial
@@ -19,13 +20,13 @@ class ChosenKeys(NamedTuple):
     before (B, H, S + 1): how many of them stand before each position.
     """
 
-    key: Any
-    value: Any
-    bias: Any
-    before: Any
+    key: Array
+    value: Array
+    bias: Array | None
+    before: Array
 
 
-def choose_keys(problem: Problem, scores: Any, m: int) -> ChosenKeys:
+def choose_keys(problem: Problem, scores: Array, m: int) -> ChosenKeys:
     """The m keys with the largest scores (B, X, S), where -inf, what no row may see, comes last; m < S."""
     xp = problem.xp
     b, h = problem.query.shape[:2]
@@ -43,7 +44,7 @@ def choose_keys(problem: Problem, scores: Any, m: int) -> ChosenKeys:
     )
 
 
-def attend_to_chosen(chosen: ChosenKeys, rows: Problem, start: Any, stop: Any) -> Partial:
+def attend_to_chosen(chosen: ChosenKeys, rows: Problem, start: Array, stop: Array) -> Partial:
     """Attention of rows over those chosen keys that stand in start <= position < stop (B, H, L)."""
     xp = rows.xp
     first, last = (xp.take_along_axis(chosen.before, edge, axis=-1) for edge in (start, stop))

@@ -2,38 +2,75 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
-from nlattn.attend.intervals import attend
+from nlattn.arrays.typing import Array, Namespace
+from nlattn.attend.intervals import interval_attention
 from nlattn.problem.partials import Partial, merge_partials
 from nlattn.problem.problem import Problem
 
-__all__ = ["halved"]
+__all__ = ["Halves", "attend_to_halves", "prepare_halves"]
+
+T = TypeVar("T")
 
 
-def halved(problem: Problem, most: int, part: Callable[[Problem], Partial]) -> Partial:
-    """Causal attention: exact within stretches of at most `most` keys, and by `part` between halves of longer ones.
+class Run(NamedTuple):
+    """Consecutive pairs of halves of one width: the query rows from begin to end, and the number of the first pair."""
+
+    width: int
+    begin: int
+    end: int
+    first: int
+    pairs: int
+
+
+class Halves(NamedTuple, Generic[T]):
+    """The stretches of `width` keys that are met exactly, and what was prepared for each run of pairs of halves.
+
+    Without causality there are no runs, and one preparation for the whole problem.
+    """
+
+    width: int
+    runs: list[Run]
+    states: list[T]
+
+
+def prepare_halves(problem: Problem, most: int, prepare: Callable[[Problem], T]) -> Halves[T]:
+    """Cut a causal problem into exact stretches of at most `most` keys and pairs of halves, and prepare these.
 
     The keys are cut into 2^n stretches of one length w <= most (but for the last ones), w > most / 2 where n > 0. On
     every level w, 2 w, 4 w, ... the queries at [(2j + 1) w, (2j + 2) w) attend to the keys [2j w, (2j + 1) w), all of
-    which are in their past. `part` gets problems of such pairs, with the pairs of one batch element behind each other
-    on the batch axis, and without causality. Future keys and values have no influence then, whatever `part` does with
-    those it is given; future queries of the same half may have.
+    which are in their past. `prepare` gets problems of such pairs, which are not causal. Future keys and values have no
+    influence then, whatever it does with those that it is given; future queries of the same half may have.
     """
-    xp, s = problem.xp, problem.key.shape[2]
+    s = problem.key.shape[2]
+    if not problem.is_causal:
+        return Halves(s, [], [prepare(problem)])
     width = s
     while width > most:
         width = -(-width // 2)
-    total = attend(replace(problem, start=xp.maximum(problem.start, problem.position // max(width, 1) * width)))
-    while 0 < width < s:
-        for begin, end, first, pairs in _runs(problem, width):
-            total = _joined(xp, total, part(_pairs(problem, width, begin, end, first, pairs)), begin, end, pairs)
-        width *= 2
+    level, runs = width, []
+    while 0 < level < s:
+        runs += list(_runs(problem, level))
+        level *= 2
+    # The problems are made anew when they are attended to: kept, they would be copies of all keys on each level.
+    return Halves(width, runs, [prepare(_pair_problem(problem, run)) for run in runs])
+
+
+def attend_to_halves(problem: Problem, halves: Halves[T], apply: Callable[[T, Problem], Partial]) -> Partial:
+    """Exact attention within the stretches, merged with what `apply` makes of each run of pairs."""
+    xp = problem.xp
+    if not problem.is_causal:
+        return apply(halves.states[0], problem)
+    begin = problem.position // max(halves.width, 1) * halves.width
+    total = interval_attention(replace(problem, start=xp.maximum(problem.start, begin)))
+    for run, state in zip(halves.runs, halves.states, strict=True):
+        total = _merged_into(xp, total, apply(state, _pair_problem(problem, run)), run)
     return total
 
 
-def _runs(problem: Problem, width: int) -> Iterator[tuple[int, int, int, int]]:
-    """The query rows from begin to end, the first pair and the number of pairs: whole ones at once, others alone."""
+def _runs(problem: Problem, width: int) -> Iterator[Run]:
+    """The runs of one width: pairs whose halves are whole stand together, others alone."""
     length, s = problem.query.shape[2], problem.key.shape[2]
     shift = s - length
     first, begin, end, pairs = 0, 0, 0, 0
@@ -46,21 +83,22 @@ def _runs(problem: Problem, width: int) -> Iterator[tuple[int, int, int, int]]:
             end, pairs = high, pairs + 1
             continue
         if pairs > 0:
-            yield begin, end, first, pairs
+            yield Run(width, begin, end, first, pairs)
         first, begin, end, pairs = j, low, high, 1
         if low < width:
-            yield begin, end, first, pairs
+            yield Run(width, begin, end, first, pairs)
             pairs = 0
     if pairs > 0:
-        yield begin, end, first, pairs
+        yield Run(width, begin, end, first, pairs)
 
 
-def _pairs(problem: Problem, width: int, begin: int, end: int, first: int, pairs: int) -> Problem:
-    """The problem of consecutive pairs."""
+def _pair_problem(problem: Problem, run: Run) -> Problem:
+    """The problem of the pairs of a run, behind each other on the batch axis, and without causality."""
     xp = problem.xp
+    width, begin, end, first, pairs = run
     b, h, _, _, s = problem.shape
 
-    def cut(array: Any, axis: int, start: int, stop: int, half: int) -> Any:
+    def cut(array: Array, axis: int, start: int, stop: int, half: int) -> Array:
         """One half of each pair of the entries start to stop of an axis, with the pairs joined to the batch."""
         some = array[(*(slice(None),) * axis, slice(start, stop), ...)]
         if pairs > 1:
@@ -70,13 +108,13 @@ def _pairs(problem: Problem, width: int, begin: int, end: int, first: int, pairs
             some = xp.expand_dims(some, axis=axis)
         return joined(some, axis)
 
-    def joined(array: Any, axis: int) -> Any:
+    def joined(array: Array, axis: int) -> Array:
         array = xp.moveaxis(array, axis, 1)
         array = xp.broadcast_to(array, (b, pairs, *array.shape[2:]))
         # A copy in one piece: each gathering of rows would copy a view anew.
         return xp.concat([xp.reshape(array, (b * pairs, *array.shape[2:]))], axis=0)
 
-    def keys(array: Any, axis: int) -> Any:
+    def keys(array: Array | None, axis: int) -> Any:
         if array is None or array.shape[axis] < s:
             return None if array is None else joined(xp.expand_dims(array, axis=axis), axis)
         start = 2 * width * first
@@ -100,8 +138,9 @@ def _pairs(problem: Problem, width: int, begin: int, end: int, first: int, pairs
     )
 
 
-def _joined(xp: Any, total: Partial, part: Partial, begin: int, end: int, pairs: int) -> Partial:
-    """`total` with the `part` of some pairs merged into its rows begin to end."""
+def _merged_into(xp: Namespace, total: Partial, part: Partial, run: Run) -> Partial:
+    """`total` with the partial of the pairs of a run merged into its rows."""
+    _, begin, end, _, pairs = run
     if pairs == 1:
         new = merge_partials(Partial(*(x[:, :, begin:end, ...] for x in total)), part)
         pieces = [Partial(*(x[:, :, :begin, ...] for x in total)), new]

@@ -1,21 +1,24 @@
 """The newest key that each row may see, for rows that need one whatever else they meet."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from nlattn.arrays.host import concrete_or
 from nlattn.arrays.rows import take_for_heads
-from nlattn.problem.partials import Partial
+from nlattn.arrays.typing import Array
+from nlattn.problem.partials import Partial, SignedPartial
 from nlattn.problem.problem import Problem
 from nlattn.select.usable_keys import Keys, valid_keys
 
 __all__ = ["NewestKey", "newest_key", "with_newest_key"]
 
+P = TypeVar("P", Partial, SignedPartial)
+
 
 class NewestKey(NamedTuple):
-    """index (B, H, L), and whether there is one."""
+    """The place of a key for each row (B, H, L), and whether there is one."""
 
-    index: Any
-    exists: Any
+    place: Array
+    exists: Array
     problem: Problem
     keys: Keys
 
@@ -25,17 +28,17 @@ class NewestKey(NamedTuple):
         xp, dtype = problem.xp, problem.accumulator
         query, key, value = (
             xp.astype(x, dtype, copy=False)
-            for x in (problem.query, take_for_heads(keys.key, self.index), take_for_heads(keys.value, self.index))
+            for x in (problem.query, take_for_heads(keys.key, self.place), take_for_heads(keys.value, self.place))
         )
         lse = xp.sum(problem.scale * query * key, axis=-1)
         if keys.weight is not None:
-            weight = xp.astype(take_for_heads(keys.weight, self.index), dtype)
+            weight = xp.astype(take_for_heads(keys.weight, self.place), dtype)
             lse = lse + xp.where(self.exists, weight, xp.zeros_like(weight))
         out = xp.where(self.exists[..., None], value, xp.zeros_like(value))
         return Partial(out, xp.where(self.exists, lse, xp.full_like(lse, -xp.inf)))
 
 
-def newest_key(problem: Problem, keys: Keys, before: Any) -> NewestKey:
+def newest_key(problem: Problem, keys: Keys, before: Array) -> NewestKey:
     """The last valid key before `before` (B, H, L); if there is none, the first valid one that the row may see."""
     xp, s = problem.xp, problem.key.shape[2]
     if keys.valid is None:
@@ -50,13 +53,14 @@ def newest_key(problem: Problem, keys: Keys, before: Any) -> NewestKey:
     return NewestKey(index, valid & (index < problem.stop), problem, keys)
 
 
-def with_newest_key(part: Partial, problem: Problem, newest: NewestKey | None = None) -> Partial:
+def with_newest_key(part: P, problem: Problem, newest: NewestKey | None = None) -> P:
     """`part`, and where a row has met no key, the newest one: by default up to its own position, else the first."""
     xp = problem.xp
-    empty = part.lse == -xp.inf
+    empty = part.den == 0 if isinstance(part, SignedPartial) else part.lse == -xp.inf
     if 0 in problem.shape or not concrete_or(xp.any(empty), otherwise=True):
         return part
     if newest is None:
         newest = newest_key(problem, valid_keys(problem), xp.minimum(problem.position + 1, problem.stop))
-    own = newest.part()
-    return Partial(xp.where(empty[..., None], own.out, part.out), xp.where(empty, own.lse, part.lse))
+    own = newest.part().signed() if isinstance(part, SignedPartial) else newest.part()
+    chosen = (xp.where(empty[..., None] if x.ndim > 3 else empty, x, y) for x, y in zip(own, part, strict=True))
+    return type(part)(*chosen)

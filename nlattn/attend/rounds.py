@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nlattn.arrays.rows import take_for_heads
+from nlattn.arrays.typing import Array
 from nlattn.kernels.block_attention import block_attention
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
@@ -20,7 +21,7 @@ def attend_in_rounds(
     *,
     unique: bool,
     look_back: bool = False,
-    barred: tuple[Any, Any] | None = None,
+    barred: tuple[Array, Array] | None = None,
     initial: Partial | None = None,
 ) -> Partial:
     """Exact attention over the pairs that meet in some round.

@@ -10,7 +10,7 @@ import numpy as np
 from nlattn import datasets
 from nlattn.cli.archive import PARTS, as_float, labels, read, scalar, some
 from nlattn.cli.problems import InputError
-from nlattn.problem.arguments import prepare
+from nlattn.problem.arguments import checked_problem
 
 __all__ = ["Input", "from_file", "from_sample"]
 
@@ -116,7 +116,7 @@ def _check(where: str, q: Any, k: Any, v: Any, scale: float) -> None:
     if not math.isfinite(scale):
         raise InputError(f"{where}: the scale must be finite; got {scale}.")
     try:
-        prepare("compare", q, k, v, scale=scale)
+        checked_problem("compare", q, k, v, scale=scale)
     except (TypeError, ValueError) as error:
         raise InputError(f"{where}: {error}.") from error
 

@@ -7,9 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 import nlattn
-from nlattn.methods.registry import Method
+from nlattn.methods.formulas import formula
+from nlattn.methods.record import Record
 
-__all__ = ["print_methods"]
+__all__ = ["exact_limit", "print_methods"]
 
 CAUSAL = {
     None: "no",
@@ -35,9 +36,17 @@ def print_methods(console: Console) -> None:
     console.print("cost: multiplications for each head", style="dim")
 
 
-def _facts(record: Method) -> dict[str, str]:
+def exact_limit(record: Record) -> str:
+    """From which budget on a method is exact attention."""
+    if record.exact_at is not None:
+        return formula(record.exact_at)
+    return "always" if record.family == "exact" else "no budget"
+
+
+def _facts(record: Record) -> dict[str, str]:
+    defaults = record.method().budgets
     ladders = (
-        f"{budget.name} {budget.default}"
+        f"{budget.name} {defaults[budget.name]}"
         + (f" (or {', '.join(str(n) for n in budget.ladder)})" if len(budget.ladder) > 1 else "")
         for budget in record.budgets
     )
@@ -47,6 +56,6 @@ def _facts(record: Method) -> dict[str, str]:
         "causal": CAUSAL[record.causal],
         "masks": MASKS[record.masks],
         "budgets": ", ".join(ladders) or "none",
-        "exact at": record.exact_at or "always" if record.family == "exact" else record.exact_at or "no budget",
-        "cost": record.cost,
+        "exact at": exact_limit(record),
+        "cost": formula(record.cost),
     }

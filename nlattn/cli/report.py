@@ -4,7 +4,7 @@ import json
 import math
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from importlib import import_module, metadata
 from typing import Any
@@ -16,6 +16,8 @@ import nlattn
 from nlattn.cli.inputs import Input
 from nlattn.cli.rows import Row
 from nlattn.dispatch import backend_name
+from nlattn.methods.formulas import formula
+from nlattn.methods.record import Record
 
 __all__ = ["compare_document", "dumps", "environment", "methods_document"]
 
@@ -35,7 +37,18 @@ def compare_document(tables: list[tuple[Input, list[Row]]], surroundings: dict[s
 
 def methods_document() -> dict[str, Any]:
     """The registry."""
-    return {"schema": "nlattn.methods/1", "methods": [asdict(record) for record in nlattn.METHODS.values()]}
+    return {"schema": "nlattn.methods/1", "methods": [_facts(record) for record in nlattn.METHODS.values()]}
+
+
+def _facts(record: Record) -> dict[str, Any]:
+    """A record with its formulas as text and the defaults of its budgets."""
+    facts = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "method"}
+    defaults = record.method().budgets
+    return facts | {
+        "cost": formula(record.cost),
+        "exact_at": None if record.exact_at is None else formula(record.exact_at),
+        "budgets": [asdict(budget) | {"default": defaults[budget.name]} for budget in record.budgets],
+    }
 
 
 def environment() -> dict[str, Any]:
@@ -77,7 +90,7 @@ def _described(problem: Input, seed: int) -> dict[str, Any]:
 
 def _threads(backend: str) -> int | None:
     if backend != "generic":
-        threads: int = import_module(f"nlattn.backends.{backend}.pool").threads()
+        threads: int = import_module(f"nlattn.backends.{backend}.runtime.pool").threads()
         return threads
     # The generic kernels have the threads of NumPy's BLAS.
     pools = threadpoolctl.ThreadpoolController().select(user_api="blas").info()

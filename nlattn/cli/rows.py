@@ -7,7 +7,8 @@ from typing import Any
 
 import nlattn
 from nlattn.cli.inputs import Input
-from nlattn.methods.registry import METHODS, Method
+from nlattn.methods.record import Record
+from nlattn.methods.registry import METHODS
 
 __all__ = ["Job", "Row", "jobs"]
 
@@ -48,8 +49,8 @@ def jobs(problem: Input, methods: list[str], budgets: list[int] | None, rtol: fl
         record = METHODS[name]
         options = problem.options if record.deterministic else problem.options | {"rng": seed}
         for budget in _budgets(record, budgets, problem.sizes["S"]):
-            run = partial(record.resolve(), *arrays, **budget, **options)
-            found.append(Job(Row(method=name, budget=budget), run))
+            call = partial(nlattn.run, record.method(**budget), *arrays, **options)
+            found.append(Job(Row(method=name, budget=budget), call))
         if not found or found[-1].row.method != name:
             found.append(Job(Row(method=name, budget={}), partial(_nothing_to_try, record, problem.sizes["S"])))
     if rtol is not None:
@@ -58,18 +59,19 @@ def jobs(problem: Input, methods: list[str], budgets: list[int] | None, rtol: fl
     return found
 
 
-def _budgets(record: Method, amounts: list[int] | None, s: int) -> list[dict[str, int | float]]:
+def _budgets(record: Record, amounts: list[int] | None, s: int) -> list[dict[str, Any]]:
     if not record.budgets:
         return [{}]
     first, *others = record.budgets
+    defaults = record.method().budgets
     if amounts is None:
         # From S keys on it would be exact attention once more.
         amounts = [amount for amount in first.ladder if first.unit != "keys" or amount < s]
-    rest: dict[str, int | float] = {other.name: other.default for other in others}
+    rest = {other.name: defaults[other.name] for other in others}
     return [{first.name: amount, **rest} for amount in amounts]
 
 
-def _nothing_to_try(record: Method, s: int) -> None:
+def _nothing_to_try(record: Record, s: int) -> None:
     first = record.budgets[0]
     raise NotImplementedError(
         f"every {first.name} of its ladder, from {min(first.ladder)} on, covers all {s} keys, where it is exact "

@@ -7,11 +7,13 @@ import array_api_compat
 import numpy as np
 
 from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.boundary import lend
 from nlattn.arrays.host import all_finite, to_host
 from nlattn.arrays.random import private
-from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors, sampled_problem
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.guarantees.sampling import RowErrors, draw_rows, row_errors
 from nlattn.guarantees.statistics import mean_bound, order_statistic, ratio_upper
-from nlattn.problem.arguments import prepare
+from nlattn.problem.arguments import checked_problem, one_dtype
 from nlattn.problem.problem import Problem
 
 __all__ = ["CERTIFY", "Certificate", "certify"]
@@ -106,17 +108,17 @@ class Certificate:
 
 
 def certify(
-    output: Any,
-    query: Any,
-    key: Any,
-    value: Any,
+    output: Array,
+    query: Array,
+    key: Array,
+    value: Array,
     *,
     rows: int = 256,
     confidence: float = 0.99,
-    attn_mask: Any = None,
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> Certificate:
     """Measure the error of any attention output against exact attention on randomly drawn rows.
@@ -159,7 +161,10 @@ def certify(
     rows = check_integer("rows", rows)
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence!r}")
-    problem = prepare(
+    lending = lend(output, query, key, value, attn_mask)
+    if lending is not None and one_dtype(query, key, value):
+        output, query, key, value, attn_mask = lending.arrays((output, query, key, value, attn_mask))
+    problem = checked_problem(
         "certify",
         query,
         key,
@@ -175,7 +180,7 @@ def certify(
     b, h, _, length, _ = problem.shape
     index = np.sort(draw_rows(private(rng, CERTIFY), b, h, length, rows), axis=-1)
     taken = problem.xp.asarray(index[..., None], device=array_api_compat.device(output))
-    errors = row_errors(sampled_problem(problem, index), problem.xp.take_along_axis(output, taken, axis=2))
+    errors = row_errors(problem.rows(index), problem.xp.take_along_axis(output, taken, axis=2))
     return certificate(problem, errors, output_range(problem, output), confidence)
 
 

@@ -8,12 +8,13 @@ import numpy as np
 
 from nlattn.arrays.host import to_host
 from nlattn.arrays.rows import take_rows
-from nlattn.attend.intervals import attend
+from nlattn.arrays.typing import Array
+from nlattn.attend.intervals import interval_attention
 from nlattn.kernels.segment_sum import segment_sum
 from nlattn.kernels.softmax_attention import softmax_attention
 from nlattn.problem.problem import Problem
 
-__all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "sampled_problem", "uniform_rows"]
+__all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "uniform_rows"]
 
 
 class RowErrors(NamedTuple):
@@ -34,28 +35,23 @@ def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows:
     return np.stack(drawn).reshape(b, h, rows) if drawn else np.empty((b, h, rows), np.int64)
 
 
-def sampled_problem(problem: Problem, index: Any) -> Problem:
-    """The problem of the rows `index`, a NumPy array (B, H, m)."""
-    return problem.rows(problem.xp.asarray(np.array(index), device=array_api_compat.device(problem.query)))
-
-
-def row_errors(rows: Problem, output: Any, *, double: bool = True) -> RowErrors:
+def row_errors(rows: Problem, output: Array, *, double: bool = True) -> RowErrors:
     """Errors of the rows `output` (B, H, m, Ev) of a problem that consists of these rows."""
     exact = exact_rows(rows, double=double)
-    return RowErrors(*(squares(rows.xp, x, exact) for x in (output, None, uniform_rows(rows))))
+    return RowErrors(*(squares(x, exact) for x in (output, None, uniform_rows(rows))))
 
 
-def exact_rows(rows: Problem, *, double: bool = True) -> Any:
+def exact_rows(rows: Problem, *, double: bool = True) -> Array:
     """Exact attention of the rows of a problem, in float64 unless `double` is False."""
     xp = rows.xp
     if double and rows.query.dtype != xp.float64:
         arrays = {name: xp.astype(getattr(rows, name), xp.float64) for name in ("query", "key", "value")}
         bias = None if rows.bias is None else xp.astype(rows.bias, xp.float64)
         rows = replace(rows, **arrays, bias=bias)
-    return attend(rows).out
+    return interval_attention(rows).out
 
 
-def uniform_rows(rows: Problem) -> Any:
+def uniform_rows(rows: Problem) -> Array:
     """The uniform baseline: the mean of the values that each row may see."""
     if rows.mask is None and rows.bias is None and 0 not in rows.shape:
         return _interval_means(rows)
@@ -63,7 +59,7 @@ def uniform_rows(rows: Problem) -> Any:
     return softmax_attention(rows.query, rows.key, rows.value, rows.start, rows.stop, scale=0.0, mask=mask)[0]
 
 
-def _interval_means(rows: Problem) -> Any:
+def _interval_means(rows: Problem) -> Array:
     """Means of the values of intervals, from sums between their sorted edges."""
     xp = rows.xp
     b, h, g, length, s = rows.shape
@@ -71,7 +67,7 @@ def _interval_means(rows: Problem) -> Any:
     edges = xp.sort(xp.reshape(xp.concat([rows.start, rows.stop], axis=2), (b, g, 2 * heads * length)), axis=-1)
     position = xp.arange(s, dtype=edges.dtype, device=edges.device)
 
-    def places(each: Any, sought: Any, side: str) -> Any:
+    def places(each: Array, sought: Array, side: str) -> Array:
         pairs = [(each[i, j, :], sought[i, j, :]) for i in range(b) for j in range(g)]
         return xp.reshape(xp.stack([xp.searchsorted(x, y, side=side) for x, y in pairs]), sought.shape)
 
@@ -79,7 +75,7 @@ def _interval_means(rows: Problem) -> Any:
     parts = segment_sum(xp.astype(rows.value, rows.accumulator), part[..., None], edges.shape[2] + 1)
     sums = xp.cumulative_sum(xp.astype(parts, xp.float64), axis=2)
 
-    def sum_below(edge: Any) -> Any:
+    def sum_below(edge: Array) -> Array:
         rank = places(edges, xp.reshape(edge, (b, g, heads * length)), "left")
         return xp.reshape(take_rows(sums, rank), (b, h, length, sums.shape[3]))
 
@@ -88,8 +84,9 @@ def _interval_means(rows: Problem) -> Any:
     return xp.astype(total / xp.clip(count, 1, None), rows.accumulator)
 
 
-def squares(xp: Any, array: Any, exact: Any) -> Any:
+def squares(array: Array | None, exact: Array) -> Any:
     """Squared norms of the rows of array - exact, or of exact, on the host in float64."""
+    xp = array_api_compat.array_namespace(exact)
     difference = exact if array is None else xp.astype(array, exact.dtype, copy=False) - exact
     difference = xp.astype(difference, xp.float64, copy=False)
     found = to_host(xp.sum(difference * difference, axis=-1))

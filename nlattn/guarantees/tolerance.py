@@ -1,14 +1,16 @@
 """Attention to a tolerance."""
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.boundary import lend
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.guarantees.certificate import Certificate
 from nlattn.guarantees.search.candidates import Attempt
-from nlattn.guarantees.search.search import Search
-from nlattn.problem.arguments import prepare
+from nlattn.guarantees.search.choice import Criterion, Search
+from nlattn.problem.arguments import checked_problem, one_dtype
 
 __all__ = ["AttentionResult", "attention"]
 
@@ -40,18 +42,18 @@ class AttentionResult:
 
 
 def attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     rtol: float = 1e-2,
     *,
-    criterion: Literal["frobenius", "rows"] = "frobenius",
+    criterion: Criterion = "frobenius",
     per_head: bool = False,
     lookahead: bool = True,
-    attn_mask: Any = None,
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> AttentionResult:
     """Attention with a relative error of at most `rtol`, by the cheapest method that is found to reach it.
@@ -102,7 +104,25 @@ def attention(
     >>> bool(result.error <= 0.3)
     True
     """
-    problem = prepare(
+    lending = lend(query, key, value, attn_mask)
+    if lending is not None and one_dtype(query, key, value):
+        arrays = lending.arrays((query, key, value))
+        found = attention(
+            arrays[0],
+            arrays[1],
+            arrays[2],
+            rtol,
+            criterion=criterion,
+            per_head=per_head,
+            lookahead=lookahead,
+            attn_mask=lending.arrays(attn_mask),
+            is_causal=is_causal,
+            scale=scale,
+            rng=rng,
+            check_finite=check_finite,
+        )
+        return replace(found, output=lending.tensors(found.output, query.dtype))
+    problem = checked_problem(
         "attention",
         query,
         key,
@@ -118,22 +138,22 @@ def attention(
     if criterion not in ("frobenius", "rows"):
         raise ValueError(f"criterion must be 'frobenius' or 'rows', got {criterion!r}")
     search = Search(problem, float(rtol), criterion, per_head, lookahead, rng)
-    found = search.run()
-    if found is None:
+    sample = search.run()
+    if sample is None:
         error = np.zeros((*problem.batch, problem.query.shape[1]) if per_head and problem.has_heads else problem.batch)
     else:
-        scope = search.scope(found)
+        scope = search.scope(sample)
         error = scope.error
         if criterion == "rows":
             error = scope.quantile(0.95) / np.where(scope.norm > 0, scope.norm, 1)
     shape = problem.query.shape[:2]
-    method = np.array([[c.record.name if c else "exact" for c in row] for row in search.choice], dtype=str)
+    method = np.array([[c.name if c else "exact" for c in row] for row in search.choice], dtype=str)
     budget = np.array([[c.budget if c else 0 for c in row] for row in search.choice], dtype=np.int64)
     return AttentionResult(
-        output=problem.output(search.output),
+        output=problem.output(search.outputs.output),
         error=error,
         method=problem.per_head(method.reshape(shape)),
         budget=problem.per_head(budget.reshape(shape)),
-        certificate=found,
+        certificate=sample,
         tried=tuple(search.tried),
     )

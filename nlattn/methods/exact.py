@@ -1,20 +1,25 @@
 """Exact softmax attention."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from nlattn.attend.intervals import attend
-from nlattn.problem.arguments import prepare
+import numpy as np
+
+from nlattn.arrays.typing import Array
+from nlattn.attend.intervals import interval_attention
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
 
-__all__ = ["exact_attention"]
+__all__ = ["Exact", "exact_attention"]
 
 
 def exact_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
+    query: Array,
+    key: Array,
+    value: Array,
+    attn_mask: Array | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
@@ -77,26 +82,50 @@ def exact_attention(
     >>> nlattn.exact_attention(q, k, v, is_causal=True).shape
     (2, 100, 16)
     """
+
     if dropout_p != 0:
         raise ValueError(f"dropout_p must be 0, got {dropout_p!r}: nlattn computes attention for inference")
-    problem = prepare(
-        "exact_attention",
+    if not enable_gqa and query.ndim > 2 and key.ndim > 2 and query.shape[-3] != key.shape[-3]:
+        raise ValueError(
+            f"query has {query.shape[-3]} heads and key has {key.shape[-3]}: pass enable_gqa=True or repeat the keys"
+        )
+    return run(
+        Exact(),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        enable_gqa=enable_gqa,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = attend(problem, checked=check_finite)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(problem: Problem) -> Problem:
-    return problem
+@dataclass(frozen=True)
+class Exact(Method[None]):
+    """See `exact_attention`."""
 
+    record = Record(
+        name="exact",
+        family="exact",
+        paper="1706.03762",
+        principle="softmax over all keys, streamed in tiles",
+        cost=lambda n: n.L * n.S * (n.E + n.Ev),
+        causal="strict",
+        masks="any",
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=True,
+        deterministic=True,
+        probe="rows",
+        bounds=("online_softmax_rounding",),
+    )
 
-def _apply(state: Problem, rows: Problem) -> Partial:
-    return attend(rows)
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> None:
+        """Exact attention prepares nothing."""
+
+    def apply(self, state: None, rows: Problem) -> Partial:
+        """All keys of each row."""
+        return interval_attention(rows)

@@ -1,14 +1,17 @@
-"""Partial attentions: outputs over some of the keys that know the softmax mass of those keys."""
+"""Partial attentions: outputs over some of the keys that know the mass of those keys."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, Self, TypeGuard, overload
 
 from array_api_compat import array_namespace
 
-__all__ = ["Partial", "merge_partials"]
+from nlattn.arrays.guards import finite_or_zero, log_mass, nonzero
+from nlattn.arrays.typing import Array
+
+__all__ = ["Partial", "SignedPartial", "merge_partials", "normalised"]
 
 
 class Partial(NamedTuple):
-    """Softmax attention over a subset of the keys, and the mass of that subset.
+    """Softmax attention over a subset of the keys, and the softmax mass of that subset.
 
     Attributes
     ----------
@@ -18,21 +21,73 @@ class Partial(NamedTuple):
         Natural logarithm of the sum of the exponentials of the scores over the subset; -inf where it is empty.
     """
 
-    out: Any
-    lse: Any
+    out: Array
+    lse: Array
+
+    def signed(self) -> "SignedPartial":
+        """The same with its mass as a denominator."""
+        xp = array_namespace(self.lse)
+        none = self.lse == -xp.inf
+        den = xp.where(none, xp.zeros_like(self.lse), xp.ones_like(self.lse))
+        return SignedPartial(self.out, den, self.lse)
 
 
-def merge_partials(*parts: Partial) -> Partial:
+class SignedPartial(NamedTuple):
+    """A sum of weighted values beside the sum of the weights, which may be negative or no softmax mass at all.
+
+    Its share of a merged output is ``exp(shift) num`` over the sum of all ``exp(shift) den``.
+
+    Attributes
+    ----------
+    num : array, shape (..., heads, L, Ev)
+        The sum of the weights times the values.
+    den : array, shape (..., heads, L)
+        The sum of the weights.
+    shift : array, shape (..., heads, L)
+        Natural logarithm of the factor of both; -inf where there is nothing.
+    """
+
+    num: Array
+    den: Array
+    shift: Array
+
+    def negative(self) -> Self:
+        """What subtracts this part where it is merged: a pair that two other parts both count."""
+        return self._replace(num=-self.num, den=-self.den)
+
+    def signed(self) -> Self:
+        """The same."""
+        return self
+
+    def normalised(self) -> Array:
+        """num / den, and 0 where both are 0; inf or NaN where the weights of a row cancel and the values do not."""
+        xp = array_namespace(self.den)
+        empty = (self.den == 0) & xp.all(self.num == 0, axis=-1)
+        return self.num / xp.where(empty, xp.ones_like(self.den), self.den)[..., None]
+
+
+def normalised(part: Partial | SignedPartial | Array) -> Array:
+    """The output that a method returned in one of its forms."""
+    if isinstance(part, SignedPartial):
+        return part.normalised()
+    return part.out if isinstance(part, Partial) else part
+
+
+@overload
+def merge_partials(*parts: Partial) -> Partial: ...
+@overload
+def merge_partials(*parts: Partial | SignedPartial) -> Partial | SignedPartial: ...
+def merge_partials(*parts: Partial | SignedPartial) -> Partial | SignedPartial:
     """Exact attention over the union of disjoint subsets of keys, from the attention over each of them.
 
     Parameters
     ----------
-    *parts : Partial
+    *parts : Partial or SignedPartial
         At least one. A part with ``lse = -inf`` in a row has no weight there, also when all are empty.
 
     Returns
     -------
-    Partial
+    Partial, or SignedPartial where a part is one
 
     Examples
     --------
@@ -53,18 +108,35 @@ def merge_partials(*parts: Partial) -> Partial:
                 f"parts must share one shape, out (..., L, Ev) and lse (..., L), got {shapes}; "
                 "compute every part from the same queries"
             )
+    return _merged(parts) if _all_partial(parts) else _merged_signed([part.signed() for part in parts])
+
+
+def _all_partial(parts: tuple[Partial | SignedPartial, ...]) -> TypeGuard[tuple[Partial, ...]]:
+    # A pair (out, lse) of another kind, as kernels return it, is as good as a Partial.
+    return not any(isinstance(part, SignedPartial) for part in parts)
+
+
+def _merged(parts: tuple[Partial, ...]) -> Partial:
     if len(parts) == 1:
         return Partial(*parts[0])
-    xp = array_namespace(*(array for part in parts for array in part))
-    top = parts[0][1]
-    for part in parts[1:]:
-        top = xp.maximum(top, part[1])
-    top = xp.where(top == -xp.inf, xp.zeros_like(top), top)
-    weights = [xp.exp(part[1] - top) for part in parts]
+    top, weights = _weights([part[1] for part in parts])
     total = sum(weights[1:], start=weights[0])
-    empty = total == 0
-    total = xp.where(empty, xp.ones_like(total), total)
-    # Guarded twice: log(total) and top are finite also where `empty` throws them away, so gradients are 0, not NaN.
-    lse = xp.where(empty, -xp.inf, top + xp.log(total))
-    terms = [part[0] * (weight / total)[..., None] for part, weight in zip(parts, weights, strict=True)]
-    return Partial(sum(terms[1:], start=terms[0]), lse)
+    terms = [part[0] * (weight / nonzero(total))[..., None] for part, weight in zip(parts, weights, strict=True)]
+    return Partial(sum(terms[1:], start=terms[0]), log_mass(top, total))
+
+
+def _merged_signed(parts: list[SignedPartial]) -> SignedPartial:
+    top, weights = _weights([part.shift for part in parts])
+    nums = [part.num * weight[..., None] for part, weight in zip(parts, weights, strict=True)]
+    dens = [part.den * weight for part, weight in zip(parts, weights, strict=True)]
+    return SignedPartial(sum(nums[1:], start=nums[0]), sum(dens[1:], start=dens[0]), top)
+
+
+def _weights(shifts: list[Array]) -> tuple[Array, list[Array]]:
+    """The largest of the shifts, 0 where all are -inf, and the exponentials of what each lies below it."""
+    xp = array_namespace(*shifts)
+    top = shifts[0]
+    for shift in shifts[1:]:
+        top = xp.maximum(top, shift)
+    top = finite_or_zero(top)
+    return top, [xp.exp(shift - top) for shift in shifts]

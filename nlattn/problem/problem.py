@@ -1,15 +1,17 @@
 """The arguments of an attention function in the layout of the kernels."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
+import array_api_compat
+import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.arrays.host import all_finite
 from nlattn.arrays.precision import accumulator
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.problem.partials import Partial
 
-__all__ = ["Problem", "checked_finite", "visible_keys"]
+__all__ = ["Problem"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,19 +23,22 @@ class Problem:
     that each row stands at.
     """
 
-    xp: Any
-    query: Any
-    key: Any
-    value: Any
-    start: Any
-    stop: Any
-    position: Any
+    xp: Namespace
+    query: Array
+    key: Array
+    value: Array
+    start: Array
+    stop: Array
+    position: Array
     scale: float
     is_causal: bool
-    mask: Any
-    bias: Any
+    mask: Array | None
+    bias: Array | None
     batch: tuple[int, ...]
+    """The leading axes of the call, which make up B."""
     has_heads: bool
+    finite: bool = True
+    """Whether NaN and inf have been ruled out wherever a row may see them."""
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -42,11 +47,11 @@ class Problem:
         return b, h, self.key.shape[1], length, self.key.shape[2]
 
     @property
-    def accumulator(self) -> Any:
+    def accumulator(self) -> object:
         """The dtype in which sums are formed: float64 for float64, float32 for all others."""
         return accumulator(self.xp, self.query.dtype)
 
-    def output(self, out: Any) -> Any:
+    def output(self, out: Array) -> Array:
         """An output (B, H, L, Ev) in the layout and dtype of the call."""
         return self.per_head(self.xp.astype(out, self.query.dtype, copy=False))
 
@@ -59,12 +64,14 @@ class Problem:
         lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
         return array_namespace(array).reshape(array, (*lead, *array.shape[2:]))
 
-    def rows(self, index: Any) -> "Problem":
-        """The same problem for the query rows `index`, an integer array (B, H, m)."""
+    def rows(self, index: Array) -> Self:
+        """The same problem for the query rows `index`, an integer array (B, H, m) of NumPy or its own library."""
         xp = self.xp
+        if isinstance(index, np.ndarray):
+            index = xp.asarray(np.ascontiguousarray(index), device=array_api_compat.device(self.query))
         b, h, _, length, _ = self.shape
 
-        def take(array: Any) -> Any:
+        def take(array: Array | None) -> Any:
             if array is None or array.shape[2] == 1:
                 return array
             full = xp.broadcast_to(array, (b, h, length, array.shape[3]))
@@ -80,13 +87,13 @@ class Problem:
             bias=take(self.bias),
         )
 
-    def heads(self, batch: int, heads: list[int]) -> "Problem":
+    def heads(self, batch: int, heads: list[int]) -> Self:
         """The problem of some heads of one group of one batch element."""
         _, h, g, _, _ = self.shape
         group = heads[0] // (h // g)
         consecutive = heads == list(range(heads[0], heads[-1] + 1))
 
-        def pick(array: Any) -> Any:
+        def pick(array: Array | None) -> Array | None:
             if array is None:
                 return None
             array = array[batch : batch + 1, ...] if array.shape[0] > 1 else array
@@ -97,10 +104,11 @@ class Problem:
             return self.xp.stack([array[:, head, ...] for head in heads], axis=1)
 
         names = ("query", "start", "stop", "position", "mask", "bias")
-        keys = {name: getattr(self, name)[batch : batch + 1, group : group + 1, ...] for name in ("key", "value")}
-        return replace(self, **{name: pick(getattr(self, name)) for name in names}, **keys, batch=(1,), has_heads=True)
+        own: dict[str, Any] = {name: pick(getattr(self, name)) for name in names}
+        own |= {name: getattr(self, name)[batch : batch + 1, group : group + 1, ...] for name in ("key", "value")}
+        return replace(self, **own, batch=(1,), has_heads=True)
 
-    def key_mask(self) -> Any:
+    def key_mask(self) -> Array | None:
         """True where a key may be seen, (B|1, H|1, S), for a mask of size 1 on the query axis; None without a mask."""
         seen = None if self.mask is None else self.mask[:, :, 0, :]
         if self.bias is not None:
@@ -109,45 +117,3 @@ class Problem:
         if seen is None:
             return None
         return self.xp.broadcast_to(seen, (*seen.shape[:2], self.key.shape[2]))
-
-
-def visible_keys(problem: Problem) -> Any:
-    """True for the keys that some row of some head of their group may attend to, shape (B, G, S)."""
-    xp = problem.xp
-    b, h, g, length, s = problem.shape
-    position = xp.arange(s, dtype=problem.start.dtype, device=problem.start.device)
-    seen = xp.zeros((b, g, s), dtype=xp.bool, device=position.device)
-    step = 256
-    for i in range(0, length, step):
-        rows = slice(i, min(i + step, length))
-        part = (position >= problem.start[:, :, rows, None]) & (position < problem.stop[:, :, rows, None])
-        for array, weighs in ((problem.mask, None), (problem.bias, -xp.inf)):
-            if array is not None:
-                tile = array if array.shape[2] == 1 else array[:, :, rows, :]
-                part = part & (tile if weighs is None else tile != weighs)
-        part = xp.any(part, axis=2)
-        seen = seen | xp.any(xp.reshape(part, (b, g, h // g, s)), axis=2)
-    return seen
-
-
-def checked_finite(problem: Problem) -> Problem:
-    """Raise for NaN or inf that some row meets; blank out what no row may see, which may hold anything."""
-    xp = problem.xp
-    if not all_finite(xp, problem.query):
-        raise ValueError("query contains NaN or inf; clean it, or pass check_finite=False to let it through")
-    seen = None
-    clean = {}
-    for name in ("key", "value"):
-        array = getattr(problem, name)
-        if all_finite(xp, array):
-            continue
-        if seen is None:
-            seen = visible_keys(problem)
-        bad = seen & ~xp.all(xp.isfinite(array), axis=-1)
-        if bool(xp.any(bad)):
-            raise ValueError(
-                f"{name} contains NaN or inf at a position that some query may attend to; "
-                "mask it, clean it, or pass check_finite=False to let it through"
-            )
-        clean[name] = xp.where(seen[..., None], array, xp.zeros_like(array))
-    return replace(problem, **clean) if clean else problem

@@ -1,11 +1,13 @@
 """Sorted queries and sorted keys in blocks, and which block of keys each block of queries meets."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 from array_api_compat import array_namespace
 
 from nlattn.arrays.rows import repeat_heads, take_for_heads
-from nlattn.cluster._blocks import sort_into_blocks
+from nlattn.arrays.typing import Array
+from nlattn.cluster import sort_into_blocks
 from nlattn.problem.problem import Problem
 from nlattn.select.usable_keys import Keys, mean_key
 
@@ -16,35 +18,35 @@ class Pairing(NamedTuple):
     """Queries and keys in sorted order.
 
     rows (B, H, L) and keys (B, K, S), the query and the key in each place; row_places and key_places, their inverse;
-    block (B, H, T), the block of `size` keys that each block of `step` rows meets; count (B, H, 1), the valid keys,
+    block (B, H, T), the block of `size` keys that each block of `step` rows meets; counts (B, H, 1), the valid keys,
     which take the first places.
     """
 
-    rows: Any
-    row_places: Any
-    keys: Any
-    key_places: Any
-    block: Any
+    rows: Array
+    row_places: Array
+    keys: Array
+    key_places: Array
+    block: Array
     size: int
     step: int
-    count: Any
+    counts: Array
 
-    def ranges(self, *, look_back: bool = False) -> tuple[Any, Any]:
-        """begin and end for `block_attention`: of its block, and with `look_back` of the one before, cyclically."""
+    def ranges(self, *, look_back: bool = False) -> tuple[Array, Array]:
+        """begin and end for `block_attention`: the block met, and with `look_back` the one before it, cyclically."""
         xp = array_namespace(self.block)
         begin = (self.block * self.size)[..., None]
         if look_back:
             last = self._last()
             before = xp.where(self.block == 0, last, self.block - 1) * self.size
             begin = xp.concat([begin, before[..., None]], axis=-1)
-        end = xp.minimum(begin + self.size, self.count[..., None])
+        end = xp.minimum(begin + self.size, self.counts[..., None])
         if look_back:
             twice = xp.broadcast_to((last > 0)[..., None], end.shape)
             own = xp.asarray([True, False], device=end.device)
             end = xp.where(own | twice, end, begin)
         return begin, xp.maximum(begin, end)
 
-    def met(self, *, look_back: bool = False) -> tuple[list[Any], list[Any]]:
+    def met(self, *, look_back: bool = False) -> tuple[list[Array], list[Array]]:
         """Columns of codes (B, H, L) and (B, K, S), in the original order: equal in one of them if the pair meets."""
         xp = array_namespace(self.block)
         own = take_for_heads(self.block, self.row_places // self.step)
@@ -53,11 +55,11 @@ class Pairing(NamedTuple):
             return [own], [keys]
         return [own, xp.where(own == 0, self._last(), own - 1)], [keys, keys]
 
-    def _last(self) -> Any:
-        return array_namespace(self.count).clip((self.count - 1) // self.size, 0, None)
+    def _last(self) -> Array:
+        return array_namespace(self.counts).clip((self.counts - 1) // self.size, 0, None)
 
 
-def centred(problem: Problem, keys: Keys) -> tuple[Any, Any]:
+def centred(problem: Problem, keys: Keys) -> tuple[Array, Array]:
     """Queries (B, H, L, E) and keys (B, G, S, E) about their own means, for hashing: a common offset hides directions.
 
     Moving all keys by one vector changes no softmax; queries are moved for the hash alone.
@@ -69,7 +71,7 @@ def centred(problem: Problem, keys: Keys) -> tuple[Any, Any]:
     return query - xp.mean(query, axis=2, keepdims=True), key - mean_key(key, keys.seen)
 
 
-def hashed_queries(codes: Any, query: Any, projection: Any, heads_kv: int) -> Any:
+def hashed_queries(codes: Callable[..., Array], query: Array, projection: Array, heads_kv: int) -> Array:
     """codes(query, projection) for queries (B, H, L, E) and projections (B, G, R, m, E), as (B, H, R, L)."""
     xp = array_namespace(query)
     b, h, length, e = query.shape
@@ -77,12 +79,14 @@ def hashed_queries(codes: Any, query: Any, projection: Any, heads_kv: int) -> An
     return xp.reshape(found, (b, h, projection.shape[2], length))
 
 
-def hashed_keys(codes: Any, key: Any, projection: Any, heads: int) -> Any:
+def hashed_keys(codes: Callable[..., Array], key: Array, projection: Array, heads: int) -> Array:
     """codes(key, projection) for keys (B, G, S, E), as (B, heads, R, S)."""
     return repeat_heads(codes(key[:, :, None, :, :], projection), heads)
 
 
-def pair_blocks(query_codes: Any, key_codes: Any, keys: Keys, size: int, *, by: str = "codes") -> Pairing:
+def pair_blocks(
+    query_codes: Array, key_codes: Array, keys: Keys, size: int, *, by: Literal["codes", "rank"] = "codes"
+) -> Pairing:
     """Sort queries and keys by their codes (B, H, L) and (B, K, S), and pair blocks of queries with blocks of keys.
 
     Keys that are not valid come last. Blocks of queries have as many rows as makes their number that of the blocks of
@@ -101,14 +105,14 @@ def pair_blocks(query_codes: Any, key_codes: Any, keys: Keys, size: int, *, by: 
     row_order = key_order if same else sort_into_blocks(query_codes, length)
     rows, order = row_order.index[:, :, 0, :], key_order.index[:, :, 0, :]
     step = min(size, max(1, -(-length * size // s)))
-    number = -(-length // step)
-    count = repeat_heads(keys.count, h)[..., None]
-    block = xp.arange(number, dtype=count.dtype, device=count.device)
+    blocks_of_rows = -(-length // step)
+    count = repeat_heads(keys.counts, h)[..., None]
+    block = xp.arange(blocks_of_rows, dtype=count.dtype, device=count.device)
     blocks = xp.clip(-(-count // size), 1, None)
     if by == "rank":
-        met = block * blocks // number
+        met = block * blocks // blocks_of_rows
     elif same:
-        met = xp.broadcast_to(block, (*rows.shape[:2], number))
+        met = xp.broadcast_to(block, (*rows.shape[:2], blocks_of_rows))
     else:
         middle = (block * step + xp.clip((block + 1) * step, None, length)) // 2
         code = xp.take(take_for_heads(query_codes, rows), middle, axis=2)
@@ -119,7 +123,7 @@ def pair_blocks(query_codes: Any, key_codes: Any, keys: Keys, size: int, *, by: 
     return Pairing(rows, row_order.inverse, order, key_order.inverse, met, size, step, count)
 
 
-def code_bounds(codes: Any, wanted: Any) -> tuple[Any, Any]:
+def code_bounds(codes: Array, wanted: Array) -> tuple[Array, Array]:
     """The first place of each wanted integer (B, H, T) in sorted codes (B, K, n), and the first place behind it."""
     xp = array_namespace(codes)
     b, k, n = codes.shape

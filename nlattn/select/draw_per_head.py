@@ -1,29 +1,31 @@
 """Draws for the heads of a problem, from one generator a head."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from nlattn.arrays.random import moved
+from nlattn.arrays.typing import Array
 from nlattn.problem.problem import Problem
 
-__all__ = ["drawn"]
+__all__ = ["draw_per_head"]
 
 
-def drawn(
+def draw_per_head(
     problem: Problem,
     generators: list[np.random.Generator],
-    draw: Callable[[np.random.Generator, tuple[int, ...]], Any],
+    draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray],
     shape: tuple[int, ...],
-    dtype: Any = None,
-) -> Any:
+    dtype: object = None,
+) -> Array:
     """draw(generator, shape) for each of the (B, G) key heads of a problem, as (B, G, *shape).
 
     The batch of a problem may be a multiple of that of the call, whose heads have a generator each: the parts of one
     batch element stand together.
     """
     b, _, g, _, _ = problem.shape
+    if not generators:
+        return moved(np.empty((b, g, *shape)), problem.query, dtype)
     parts = b * g // len(generators)
     host = np.stack([draw(generator, (parts, *shape)) for generator in generators])
     host = np.reshape(host, (b // parts, g, parts, *shape))

@@ -1,8 +1,9 @@
 """Keys divided into clusters, segment by segment, in the metric in which the queries see them."""
 
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from nlattn.arrays.rows import take_rows
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.cluster._refinement import plain_refinement
 from nlattn.kernels.cluster_attention import Clusters
 from nlattn.kernels.segment_sum import segment_sum
@@ -10,7 +11,7 @@ from nlattn.problem.problem import Problem
 
 __all__ = ["Clustering", "cluster_keys", "cluster_size"]
 
-# A cluster has at most so many times the mean size; what is more becomes a cluster of its own.
+#: A cluster has at most so many times the mean size; what is more becomes a cluster of its own.
 LARGEST = 4
 
 
@@ -20,16 +21,16 @@ class Clustering(NamedTuple):
     Attributes
     ----------
     kind : "kmeans" or "blocks"
-        Or consecutive keys.
+        By similarity, or consecutive keys.
     size : int
         Mean number of keys of a cluster.
     segment : int
         Consecutive keys that are divided by themselves.
     iterations : int
-        Of k-means.
+        Lloyd steps of k-means.
     """
 
-    kind: str
+    kind: Literal["kmeans", "blocks"]
     size: int
     segment: int
     iterations: int = 2
@@ -43,8 +44,10 @@ def cluster_size(s: int) -> int:
     return size
 
 
-def cluster_keys(problem: Problem, clustering: Clustering, used: Any, weight: Any, points: Any) -> Clusters:
-    """Divide the keys that are `used` (B, G, S), with log-weights or None; k-means by their coordinates `points`."""
+def cluster_keys(
+    problem: Problem, clustering: Clustering, used: Array, weight: Array | None, points: Array
+) -> Clusters:
+    """Divide the keys that are `used` (B, G, S), with log-weights or None; k-means goes by coordinates `points`."""
     xp = problem.xp
     b, _, g, _, s = problem.shape
     if clustering.kind == "kmeans":
@@ -55,7 +58,7 @@ def cluster_keys(problem: Problem, clustering: Clustering, used: Any, weight: An
     return _sorted(problem, label, used, clustering, weight)
 
 
-def _kmeans(xp: Any, x: Any, used: Any, clustering: Clustering) -> Any:
+def _kmeans(xp: Namespace, x: Array, used: Array, clustering: Clustering) -> Array:
     """Labels inside each segment."""
     b, g, s, e = x.shape
     segment, labels = clustering.segment, []
@@ -78,7 +81,7 @@ def _kmeans(xp: Any, x: Any, used: Any, clustering: Clustering) -> Any:
     return labels[0] if len(labels) == 1 else xp.concat(labels, axis=-1)
 
 
-def _sorted(problem: Problem, label: Any, used: Any, clustering: Clustering, weight: Any) -> Clusters:
+def _sorted(problem: Problem, label: Array, used: Array, clustering: Clustering, weight: Array | None) -> Clusters:
     """Clusters from labels inside each segment."""
     xp = problem.xp
     segment, most = clustering.segment, LARGEST * clustering.size
@@ -91,12 +94,12 @@ def _sorted(problem: Problem, label: Any, used: Any, clustering: Clustering, wei
     rows = [_numbered(xp, code[i, j, :], segment, segments, most) for i in range(b) for j in range(g)]
     m = max((starts.shape[0] for _, starts, _, _ in rows), default=0)
 
-    def joined(arrays: list[Any], end: int) -> Any:
+    def joined(arrays: list[Array], end: int) -> Array:
         if not arrays:
             return xp.zeros((b, g, end), dtype=xp.int64, device=label.device)
         return xp.reshape(xp.stack(arrays), (b, g, end))
 
-    def padded(starts: Any, end: int) -> Any:
+    def padded(starts: Array, end: int) -> Array:
         tail = xp.full((m + 1 - starts.shape[0],), end, dtype=starts.dtype, device=starts.device)
         return xp.concat([starts, tail])
 
@@ -116,8 +119,8 @@ def _sorted(problem: Problem, label: Any, used: Any, clustering: Clustering, wei
     )
 
 
-def _numbered(xp: Any, code: Any, segment: int, segments: int, most: int) -> tuple[Any, Any, int, Any]:
-    """For sorted codes: the cluster of each place, or -1; where clusters start; where the last ends; and segments."""
+def _numbered(xp: Namespace, code: Array, segment: int, segments: int, most: int) -> tuple[Array, Array, int, Array]:
+    """The cluster of each place of sorted codes, or -1; where clusters start; where the last ends; and segments."""
     place = xp.arange(code.shape[0], dtype=xp.int64, device=code.device)
     bounds = xp.searchsorted(code, segment * xp.arange(segments + 1, dtype=code.dtype, device=code.device))
     end = int(bounds[-1]) if segments else 0
@@ -128,12 +131,12 @@ def _numbered(xp: Any, code: Any, segment: int, segments: int, most: int) -> tup
     return number, starts, end, xp.searchsorted(starts, bounds)
 
 
-def _spread(xp: Any, key: Any, label: Any, m: int) -> Any:
+def _spread(xp: Namespace, key: Array, label: Array, m: int) -> Array:
     """The root of half the variance of the keys of each cluster, mean over the features."""
 
     wide = xp.float64  # squares of the largest float32 fit
 
-    def mean(array: Any) -> Any:
+    def mean(array: Array) -> Array:
         return xp.astype(segment_sum(array, label[..., None], m + 1), wide) / count
 
     one = xp.ones((*label.shape, 1), dtype=wide, device=key.device)

@@ -1,24 +1,26 @@
 """Coordinates of keys in which their distances are differences of scores, and of values beside them."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import nonzero
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.kernels.over_matrices import over_matrices
 from nlattn.problem.problem import Problem
 
 __all__ = ["Coordinates", "coordinates", "query_moment"]
 
-# Principal directions in which distances of keys, and of queries, are measured: they hold most energy of the scores.
+#: Principal directions in which distances of keys, and of queries, are measured: they hold most energy of the scores.
 KEPT, SIMILAR = 16, 8
-# What a difference of values counts beside one of scores.
+#: What a difference of values counts beside one of scores.
 VALUES = 0.5
-# Rows for second moments: these are few numbers.
+#: Rows from which a second moment is formed at most: it has few entries, which more rows hardly change.
 ROWS = 2048
 
 
 class Coordinates(NamedTuple):
-    """Of keys with values, and of queries.
+    """Coordinates of keys with their values, and what takes queries to coordinates of their own.
 
     Attributes
     ----------
@@ -29,11 +31,11 @@ class Coordinates(NamedTuple):
         with similar scores are near.
     """
 
-    points: Any
-    queries: Any
+    points: Array
+    queries: Array
 
 
-def query_moment(problem: Problem) -> Any:
+def query_moment(problem: Problem) -> Array:
     """The second moment of the scaled queries of each group, (B, G, E, E)."""
     xp = problem.xp
     b, h, g, _, _ = problem.shape
@@ -43,13 +45,13 @@ def query_moment(problem: Problem) -> Any:
     return xp.matrix_transpose(queries) @ queries / max(1, h // g * rows)
 
 
-def coordinates(problem: Problem, used: Any, moment: Any) -> Coordinates:
-    """From the moment of the queries, and from the keys and values that are `used` (B, G, S)."""
+def coordinates(problem: Problem, used: Array, moment: Array) -> Coordinates:
+    """Coordinates from the moment of the queries (B, G, E, E), and keys and values as far as `used` (B, G, S)."""
     xp, dtype = problem.xp, problem.accumulator
     means, moments = [], [moment]
     mine = _some(used[..., None])
     count = xp.sum(xp.astype(mine, xp.float64), axis=2, keepdims=True)
-    count = xp.where(count == 0, xp.ones_like(count), count)
+    count = nonzero(count)
     for array in (problem.key, problem.value):
         some = xp.astype(_some(array), xp.float64)
         some = xp.where(mine, some, xp.zeros_like(some))
@@ -68,13 +70,13 @@ def coordinates(problem: Problem, used: Any, moment: Any) -> Coordinates:
     return Coordinates(points, xp.astype(query_side, dtype))
 
 
-def _some(x: Any, heads: int = 1) -> Any:
+def _some(x: Array, heads: int = 1) -> Array:
     """Evenly spaced rows."""
     return x[:, :, :: max(1, x.shape[2] * heads // ROWS), :]
 
 
-def _projections(queries: Any, keys: Any, values: Any) -> tuple[Any, Any, Any]:
-    """Of second moments: what takes keys, values and queries to their coordinates."""
+def _projections(queries: Array, keys: Array, values: Array) -> tuple[Array, Array, Array]:
+    """What takes keys, values and queries to their coordinates, from their second moments."""
     xp = array_namespace(queries, keys, values)
     root, root_k = _root(xp, queries), _root(xp, keys)
     u, energy, w = xp.linalg.svd(root @ root_k)
@@ -82,12 +84,12 @@ def _projections(queries: Any, keys: Any, values: Any) -> tuple[Any, Any, Any]:
     key_side, query_side = root @ u[..., :kept], root_k @ xp.matrix_transpose(w)[..., : min(SIMILAR, kept)]
     sizes, directions = xp.linalg.eigh(values) if values.shape[-1] else (xp.sum(values, axis=-1), values)
     seen, own = (xp.sqrt(xp.sum(xp.clip(x, 0, None), axis=-1)) for x in (energy * energy, sizes))
-    balance = VALUES * seen / xp.where(own > 0, own, xp.ones_like(own))
+    balance = VALUES * seen / nonzero(own)
     leading = max(0, sizes.shape[-1] - KEPT)
     return key_side, directions[..., leading:] * balance[..., None, None], query_side
 
 
-def _root(xp: Any, moment: Any) -> Any:
+def _root(xp: Namespace, moment: Array) -> Array:
     """The square root of a positive semi-definite matrix."""
     values, vectors = xp.linalg.eigh(moment)
     return (vectors * xp.sqrt(xp.clip(values, 0, None))[..., None, :]) @ xp.matrix_transpose(vectors)

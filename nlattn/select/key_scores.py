@@ -1,17 +1,18 @@
 """How much each key matters, judged by the keys alone. Scores (B, G, S), of hidden keys too, without meaning there."""
 
-from typing import Any
-
 import numpy as np
 
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.host import stop_gradient
-from nlattn.arrays.random import children, moved
+from nlattn.arrays.random import children
 from nlattn.arrays.rows import take_for_heads
+from nlattn.arrays.typing import Array
 from nlattn.cluster import kmeans
 from nlattn.cluster._centroids import cluster_weights, squared_distances
 from nlattn.kernels.segment_sum import segment_sum
 from nlattn.linalg import leverage_scores
 from nlattn.problem.problem import Problem
+from nlattn.select.draw_per_head import draw_per_head
 from nlattn.select.usable_keys import seen_keys
 
 __all__ = ["distance_scores", "leverage_key_scores"]
@@ -19,7 +20,7 @@ __all__ = ["distance_scores", "leverage_key_scores"]
 ITERATIONS = 10
 
 
-def distance_scores(problem: Problem, keep: int, rng: Any) -> Any:
+def distance_scores(problem: Problem, keep: int, rng: np.random.Generator) -> Array:
     """The share of a key in the distances of its k-means cluster from the centre; equal shares where all are 0."""
     xp = problem.xp
     points, labels, centres, weights = _clusters(problem, keep, rng)
@@ -29,13 +30,12 @@ def distance_scores(problem: Problem, keep: int, rng: Any) -> Any:
     own = amounts if weights is None else amounts * weights
     totals = segment_sum(own[..., None], labels[..., None], clusters)[..., 0]
     totals, counts = (take_for_heads(x, labels) for x in (totals, counts))
-    return xp.where(totals > 0, amounts / _positive(xp, totals), 1 / _positive(xp, counts))
+    return xp.where(totals > 0, amounts / nonzero(totals), 1 / nonzero(counts))
 
 
-def leverage_key_scores(problem: Problem, keep: int, rng: Any) -> Any:
+def leverage_key_scores(problem: Problem) -> Array:
     """Leverage scores of the visible keys of each group."""
     xp = problem.xp
-    children(rng, 0)  # an rng that is not needed must still be one
     b, _, g, _, s = problem.shape
     seen = seen_keys(problem)
     key = xp.astype(stop_gradient(problem.key), problem.accumulator)
@@ -46,13 +46,12 @@ def leverage_key_scores(problem: Problem, keep: int, rng: Any) -> Any:
     return xp.reshape(xp.stack(scores), (b, g, s)) if scores else empty
 
 
-def _clusters(problem: Problem, keep: int, rng: Any) -> tuple[Any, Any, Any, Any]:
+def _clusters(problem: Problem, keep: int, rng: np.random.Generator) -> tuple[Array, Array, Array, Array | None]:
     """k-means of the visible keys of each group: the keys, their labels, the centres, and weights or None."""
     xp = problem.xp
     b, _, g, _, s = problem.shape
     clusters = max(1, min(keep // 4, 256, s))
-    draws = [r.random(s) for r in children(rng, b * g)]
-    order = moved(np.stack(draws).reshape(b, g, s) if draws else np.empty((b, g, s)), problem.query)
+    order = draw_per_head(problem, children(rng, b * g), np.random.Generator.random, (s,))
     seen = seen_keys(problem)
     key = xp.astype(stop_gradient(problem.key), problem.accumulator)
     weights = None
@@ -67,7 +66,3 @@ def _clusters(problem: Problem, keep: int, rng: Any) -> tuple[Any, Any, Any, Any
     start = take_for_heads(key, xp.take_along_axis(xp.argsort(order, axis=-1, stable=True), place, axis=-1))
     found = kmeans(key, start, weights, empty="keep", iterations=ITERATIONS, check_finite=False)
     return key, found.labels, found.centres, weights
-
-
-def _positive(xp: Any, x: Any) -> Any:
-    return xp.where(x > 0, x, xp.ones_like(x))

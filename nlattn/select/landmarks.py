@@ -4,21 +4,21 @@ Each selection takes a problem and a number m and returns query landmarks (B, H,
 (B, H, m), key landmarks (B, G, m, E), and which of those are in use. Fewer than m visible tokens leave some unused.
 """
 
-from typing import Any
-
 import numpy as np
 
 from nlattn.arrays.precision import accumulator
 from nlattn.arrays.random import children
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.cluster import kmeans
 from nlattn.problem.problem import Problem
+from nlattn.select.draw_per_head import draw_per_head
 
 __all__ = ["kmeans_landmarks", "random_landmarks", "segment_landmarks"]
 
-Landmarks = tuple[Any, Any, Any, Any]
+Landmarks = tuple[Array, Array, Array, Array]
 
 
-def segment_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
+def segment_landmarks(problem: Problem, m: int, rng: np.random.Generator) -> Landmarks:
     """Means of contiguous segments of nearly equal length, the shorter ones first; masked tokens are not counted."""
     key_seen, query_seen = _seen(problem)
     q, q_used = _segment_means(problem.xp, problem.query, m, query_seen)
@@ -26,22 +26,21 @@ def segment_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
     return q, q_used, k, k_used
 
 
-def random_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
+def random_landmarks(problem: Problem, m: int, rng: np.random.Generator) -> Landmarks:
     """Distinct tokens, drawn uniformly; query landmarks for each head, key landmarks for each group."""
-    xp = problem.xp
     b, h, g, length, s = problem.shape
     generators = children(rng, b * g)
     # One stream a group: first its keys, then its query heads.
-    draws = [(r.random(s), r.random((h // g, length))) for r in generators]
-    key_draws = np.stack([k for k, _ in draws]).reshape(b, g, s) if draws else np.empty((b, g, s))
-    query_draws = np.stack([q for _, q in draws]).reshape(b, h, length) if draws else np.empty((b, h, length))
+    key_draws = draw_per_head(problem, generators, np.random.Generator.random, (s,))
+    query_draws = draw_per_head(problem, generators, np.random.Generator.random, (h // g, length))
+    query_draws = problem.xp.reshape(query_draws, (b, h, length))
     key_seen, query_seen = _seen(problem)
-    q, q_used = _sample(xp, problem.query, m, query_draws, query_seen)
-    k, k_used = _sample(xp, problem.key, m, key_draws, key_seen)
+    q, q_used = _sample(problem.xp, problem.query, m, query_draws, query_seen)
+    k, k_used = _sample(problem.xp, problem.key, m, key_draws, key_seen)
     return q, q_used, k, k_used
 
 
-def kmeans_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
+def kmeans_landmarks(problem: Problem, m: int, rng: np.random.Generator) -> Landmarks:
     """k-means centres of the queries of a head and of the keys of a group, from a random start."""
     xp = problem.xp
     q, q_used, k, k_used = random_landmarks(problem, m, rng)
@@ -54,7 +53,7 @@ def kmeans_landmarks(problem: Problem, m: int, rng: Any) -> Landmarks:
     return centres[0], q_used, centres[1], k_used
 
 
-def _seen(problem: Problem) -> tuple[Any, Any]:
+def _seen(problem: Problem) -> tuple[Array | None, Array | None]:
     """Which keys may be seen (B, G, S), and the same of the queries (B, H, L) where they are the same tokens."""
     xp = problem.xp
     b, h, g, length, s = problem.shape
@@ -66,7 +65,7 @@ def _seen(problem: Problem) -> tuple[Any, Any]:
     return grouped, full if length == s else None
 
 
-def _segment_means(xp: Any, x: Any, m: int, seen: Any) -> tuple[Any, Any]:
+def _segment_means(xp: Namespace, x: Array, m: int, seen: Array | None) -> tuple[Array, Array]:
     b, h, n, e = x.shape
     dtype = accumulator(xp, x.dtype)
     if seen is None:
@@ -97,9 +96,9 @@ def _segment_means(xp: Any, x: Any, m: int, seen: Any) -> tuple[Any, Any]:
     return xp.astype(means, dtype), size > 0
 
 
-def _sample(xp: Any, x: Any, m: int, draws: Any, seen: Any) -> tuple[Any, Any]:
+def _sample(xp: Namespace, x: Array, m: int, draws: Array, seen: Array | None) -> tuple[Array, Array]:
     b, h, n, _ = x.shape
-    order = xp.asarray(draws, device=x.device)
+    order = draws
     if seen is not None:
         order = xp.where(seen, order, xp.full_like(order, 2.0))
     index = xp.sort(xp.argsort(order, axis=-1)[..., :m], axis=-1)

@@ -1,13 +1,13 @@
 """Choices by scores: they have no gradient, and of equal scores the first is chosen."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
+
+from nlattn.arrays.typing import Array
 
 __all__ = ["are_chosen"]
 
 
-def are_chosen(scores: Any, values: Any, index: Any) -> Any:
+def are_chosen(scores: Array, values: Array, index: Array) -> Array:
     """Which scores (..., S) are those that `choose_largest` found, values and index (..., m)."""
     xp = array_namespace(scores)
     # Those above the least, and of those equal to it the first.

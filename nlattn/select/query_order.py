@@ -1,20 +1,24 @@
 """Similar queries side by side: a balanced tree of cuts across principal directions."""
 
-from typing import Any
+from array_api_compat import array_namespace
+
+from nlattn.arrays.guards import nonzero
+from nlattn.arrays.typing import Array
 
 __all__ = ["tree_order"]
 
-# Of the power iteration for a principal direction: any direction of much variance will do.
+#: Steps of the power iteration for a principal direction: any direction of much variance will do.
 STEPS = 4
 
 
-def tree_order(xp: Any, x: Any, size: int) -> Any:
+def tree_order(x: Array, size: int) -> Array:
     """An order of points (B, H, n, c), (B, H, n), in which each run of `size` places holds similar ones.
 
     All points are cut in two across their leading principal direction, then each part, and so on.
     """
+    xp = array_namespace(x)
     b, h, n, c = x.shape
-    x = x / _peak(xp, x, (-2, -1))  # no square overflows, and no place is NaN
+    x = x / _peak(x, (-2, -1))  # no square overflows, and no place is NaN
     leaves = 1
     while leaves * size < n:
         leaves *= 2
@@ -32,26 +36,27 @@ def tree_order(xp: Any, x: Any, size: int) -> Any:
         mine = xp.astype(there, x.dtype)[..., None]
         mean = xp.sum(here * mine, axis=-2, keepdims=True) / xp.clip(xp.sum(mine, axis=-2, keepdims=True), 1, None)
         here = (here - mean) * mine
-        place = xp.where(there, _along(xp, here), xp.inf)
+        place = xp.where(there, _along(here), xp.inf)
         order = xp.take_along_axis(order, xp.argsort(place, axis=-1, stable=True), axis=-1)
         groups *= 2
     return xp.reshape(order, (b, h, total))[:, :, :n]
 
 
-def _along(xp: Any, x: Any) -> Any:
+def _along(x: Array) -> Array:
     """Centred points (..., n, c) along a direction near their principal one."""
+    xp = array_namespace(x)
     squares = xp.sum(x * x, axis=-1)
     far = xp.argmax(squares, axis=-1, keepdims=True)
     direction = xp.take_along_axis(x, far[..., None], axis=-2)
     for _ in range(STEPS):
-        direction = direction / _peak(xp, direction, -1)
+        direction = direction / _peak(direction, -1)
         direction = xp.matrix_transpose(x @ xp.matrix_transpose(direction)) @ x
-    return (x @ xp.matrix_transpose(direction / _peak(xp, direction, -1)))[..., 0]
+    return (x @ xp.matrix_transpose(direction / _peak(direction, -1)))[..., 0]
 
 
-def _peak(xp: Any, x: Any, axis: Any) -> Any:
+def _peak(x: Array, axis: int | tuple[int, int]) -> Array | float:
     """The largest size, or 1 where all are 0 or there is none."""
     if 0 in x.shape:
         return 1.0
-    size = xp.max(xp.abs(x), axis=axis, keepdims=True)
-    return xp.where(size > 0, size, xp.ones_like(size))
+    xp = array_namespace(x)
+    return nonzero(xp.max(xp.abs(x), axis=axis, keepdims=True))

@@ -1,8 +1,10 @@
 """Few directions in which queries and keys have nearly their whole scores."""
 
-from typing import Any
+from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.host import stop_gradient
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.kernels.over_matrices import over_matrices
 from nlattn.problem.problem import Problem
 from nlattn.select.usable_keys import mean_key, seen_keys
@@ -11,7 +13,7 @@ __all__ = ["common_basis", "key_basis", "score_basis"]
 
 # (left, right), both (B, X, E, r) for X heads or groups, and the mean of the keys (B, G, 1, E): the scores of a query q
 # are about q mean + (q left) (k - mean, times right).
-ScoreBasis = tuple[Any, Any, Any]
+ScoreBasis = tuple[Array, Array, Array]
 
 
 def key_basis(problem: Problem, rank: int) -> ScoreBasis:
@@ -49,21 +51,22 @@ def common_basis(problem: Problem) -> ScoreBasis:
     keys, mean = _key_moments(problem)
     queries = xp.matrix_transpose(query) @ query
     left, right, values = over_matrices(queries, keys, function=lambda m, n: _balanced(xp, m, n, e))
-    values = values / _positive(xp, values[..., -1:])
+    values = values / _positive(values[..., -1:])
     kept = values > 1e-12
     root = xp.sqrt(xp.sqrt(xp.where(kept, values, xp.ones_like(values))))
     root = xp.where(kept, root, xp.zeros_like(root))[..., None, :]
-    left, right = left * root, right * xp.where(root > 0, 1 / _positive(xp, root), root)
+    left, right = left * root, right * xp.where(root > 0, 1 / nonzero(root), root)
     return (*(xp.astype(x, problem.accumulator) for x in (left, right)), xp.astype(mean, problem.accumulator))
 
 
-def _positive(xp: Any, x: Any) -> Any:
-    return xp.where(x > 0, x, xp.ones_like(x))
+def _positive(x: Array) -> Array:
+    """Numbers that rounding may have put below 0, as divisors."""
+    return nonzero(array_namespace(x).clip(x, 0, None))
 
 
-def _balanced(xp: Any, queries: Any, keys: Any, rank: int) -> tuple[Any, Any, Any]:
+def _balanced(xp: Namespace, queries: Array, keys: Array, rank: int) -> tuple[Array, Array, Array]:
     values, vectors = xp.linalg.eigh(queries)
-    values = values / _positive(xp, values[..., -1:])
+    values = values / _positive(values[..., -1:])
     # Directions that no query has do not matter.
     kept = values > 1e-12
     size = xp.sqrt(xp.where(kept, values, xp.zeros_like(values)))
@@ -75,8 +78,8 @@ def _balanced(xp: Any, queries: Any, keys: Any, rank: int) -> tuple[Any, Any, An
     return (vectors * inverse[..., None, :]) @ turned, root @ turned, squares[..., -rank:]
 
 
-def _key_moments(problem: Problem) -> tuple[Any, Any]:
-    """Of the visible keys, in float64: the second moment, up to a factor, about their mean, and that mean."""
+def _key_moments(problem: Problem) -> tuple[Array, Array]:
+    """The second moment of the visible keys about their mean, up to a factor, and that mean, in float64."""
     xp = problem.xp
     key = xp.astype(stop_gradient(problem.key), xp.float64)
     seen = seen_keys(problem)

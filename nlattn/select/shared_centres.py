@@ -1,39 +1,42 @@
 """Shared centres of queries and keys, and the tokens that each centre takes."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from nlattn.arrays.host import stop_gradient
-from nlattn.arrays.random import children, moved
+from nlattn.arrays.random import children
 from nlattn.arrays.rows import take_for_heads, unit_rows
+from nlattn.arrays.typing import Array
 from nlattn.cluster import kmeans
 from nlattn.kernels.choose_largest import choose_largest
 from nlattn.kernels.nearest_centre import nearest_centre
 from nlattn.problem.problem import Problem
+from nlattn.select.draw_per_head import draw_per_head
 from nlattn.select.score_basis import common_basis
 from nlattn.select.usable_keys import mean_key
 
 __all__ = ["Directions", "Memberships", "directions", "memberships", "nearest", "shared_centres", "taken_by_centres"]
 
-# Tokens for each centre from which the centres are made, and how often these are moved.
+#: Centres are made from a sample of so many tokens for each of them, and moved so often.
 SAMPLE = 32
 ITERATIONS = 10
-# Products of tokens and centres at a time.
+#: Products of tokens and centres at a time: 4 MB in float32.
 NUMBERS = 1 << 20
 
 
 class Directions(NamedTuple):
     """Unit vectors: query (B, H, L, E), key (B, G, S, E), 0 where no row sees it, and which keys are seen, or None."""
 
-    query: Any
-    key: Any
-    seen: Any
+    query: Array
+    key: Array
+    seen: Array | None
 
 
-def directions(problem: Problem, seen: Any, kind: str) -> Directions:
-    """Of the queries of a group and its visible keys: as "given", each less their "mean", or in a "common" basis."""
+def directions(problem: Problem, seen: Array | None, kind: Literal["given", "mean", "common"]) -> Directions:
+    """Queries and visible keys of a group as they are, each less their mean, or in a basis common to both."""
     xp = problem.xp
     b, h, g, length, _ = problem.shape
     query = xp.astype(stop_gradient(problem.query), problem.accumulator, copy=False)
@@ -51,14 +54,14 @@ def directions(problem: Problem, seen: Any, kind: str) -> Directions:
     return Directions(xp.reshape(tall, (b, h, length, query.shape[3])), key, seen)
 
 
-def shared_centres(xp: Any, found: Directions, clusters: int, rng: Any) -> Any:
+def shared_centres(problem: Problem, found: Directions, clusters: int, rng: np.random.Generator) -> Array:
     """Spherical k-means centres (B, G, clusters, E) of a sample of the queries and keys of each group."""
+    xp = problem.xp
     b, g, s, e = found.key.shape
     h, length = found.query.shape[1:3]
     count = h // g * length + s
     size = min(count, SAMPLE * clusters)
-    draws = [r.random(count) for r in children(rng, b * g)]
-    order = moved(np.stack(draws).reshape(b, g, count), found.key)
+    order = draw_per_head(problem, children(rng, b * g), np.random.Generator.random, (count,))
     weights = None
     if found.seen is not None:
         ones = xp.ones((b, g, count - s), dtype=xp.bool, device=order.device)
@@ -75,8 +78,9 @@ def shared_centres(xp: Any, found: Directions, clusters: int, rng: Any) -> Any:
     ).centres
 
 
-def taken_by_centres(xp: Any, centres: Any, tokens: Any, m: int, seen: Any = None) -> tuple[Any, Any]:
+def taken_by_centres(centres: Array, tokens: Array, m: int, seen: Array | None = None) -> tuple[Array, Array]:
     """The m tokens (B, H, n, E) nearest to each centre (B, G, C, E), in their order (B, H, C, m); which are seen."""
+    xp = array_namespace(centres)
     b, h, n, e = tokens.shape
     g, c = centres.shape[1:3]
     step = max(1, NUMBERS // (b * h * n))
@@ -93,8 +97,9 @@ def taken_by_centres(xp: Any, centres: Any, tokens: Any, m: int, seen: Any = Non
     return xp.concat(parts, axis=2), xp.concat(there, axis=2)
 
 
-def nearest(xp: Any, centres: Any, tokens: Any) -> Any:
+def nearest(centres: Array, tokens: Array) -> Array:
     """The nearest centre of each token, (B, H, n)."""
+    xp = array_namespace(centres)
     b, h, n, e = tokens.shape
     g = centres.shape[1]
     tall = xp.reshape(tokens, (b, g, h // g * n, e))
@@ -105,29 +110,32 @@ def nearest(xp: Any, centres: Any, tokens: Any) -> Any:
 class Memberships(NamedTuple):
     """Which clusters took each token.
 
-    order (B, H, C m): the places of the lists sorted by token, in one token by cluster; first, count (B, H, n): where
+    order (B, H, C m): the places of the lists sorted by token, in one token by cluster; first, counts (B, H, n): where
     those of a token begin in it, and how many there are; most: the largest count.
     """
 
-    order: Any
-    first: Any
-    count: Any
+    order: Array
+    first: Array
+    counts: Array
     most: int
 
-    def clusters(self, xp: Any, m: int) -> Any:
-        """The clusters of each token, (B, H, n, most), ascending, and -1."""
+    def clusters(self, m: int) -> Array:
+        """The clusters of each token, (B, H, n, most), ascending, and -1 for no more."""
+        xp = array_namespace(self.order)
         place = xp.arange(self.most, dtype=self.order.dtype, device=self.order.device)
         at = xp.clip(self.first[..., None] + place, None, self.order.shape[-1] - 1)
         flat = xp.take_along_axis(self.order, xp.reshape(at, (*at.shape[:2], -1)), axis=-1)
         found = xp.reshape(flat // m, at.shape)
-        found = xp.where(place < self.count[..., None], found, xp.full_like(found, -1))
+        found = xp.where(place < self.counts[..., None], found, xp.full_like(found, -1))
         return xp.astype(found, xp.int32)
 
 
-def memberships(xp: Any, index: Any, there: Any, n: int) -> Memberships:
-    """Of lists (B, H, C, m) as far as they are `there`."""
+def memberships(index: Array, n: int, there: Array | None = None) -> Memberships:
+    """Which of the lists (B, H, C, m), as far as their entries are `there`, hold each of n tokens."""
+    xp = array_namespace(index)
     b, h, c, m = index.shape
-    flat = xp.reshape(xp.where(there, index, xp.full_like(index, n)), (b, h, c * m))
+    index = index if there is None else xp.where(there, index, xp.full_like(index, n))
+    flat = xp.reshape(index, (b, h, c * m))
     order = xp.argsort(flat, axis=-1, stable=True)
     token = xp.take_along_axis(flat, order, axis=-1)
     # One sort of all heads at once finds where each token begins.

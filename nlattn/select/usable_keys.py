@@ -1,11 +1,14 @@
 """The keys that masks of size 1 on the query axis leave, and what the heads of a group share."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.rows import repeat_heads
-from nlattn.problem.problem import Problem, visible_keys
+from nlattn.arrays.typing import Array
+from nlattn.problem.masks import visible_keys
+from nlattn.problem.problem import Problem
 
 __all__ = ["Keys", "log_weights", "mean_key", "seen_keys", "usable", "valid_keys"]
 
@@ -14,22 +17,21 @@ class Keys(NamedTuple):
     """Keys (B, G, S, E) and values with their masks.
 
     K is the number of key heads G, or that of query heads where masks differ within a group. valid (B, K, S), None for
-    all; weight (B, K, S), log-weights, or None; count (B, K), the number of valid keys; seen (B, G, S), valid for some
+    all; weight (B, K, S), log-weights, or None; counts (B, K), the number of valid keys; seen (B, G, S), valid for some
     query head, or None.
     """
 
-    key: Any
-    value: Any
-    valid: Any
-    weight: Any
-    count: Any
-    seen: Any
+    key: Array
+    value: Array
+    valid: Array | None
+    weight: Array | None
+    counts: Array
+    seen: Array | None
 
     @property
     def heads(self) -> int:
         """K."""
-        heads: int = self.count.shape[1]
-        return heads
+        return self.counts.shape[1]
 
 
 def valid_keys(problem: Problem) -> Keys:
@@ -53,11 +55,11 @@ def usable(problem: Problem) -> Keys:
     return keys._replace(key=repeat_heads(keys.key, keys.heads), value=repeat_heads(keys.value, keys.heads))
 
 
-def seen_keys(problem: Problem) -> Any:
+def seen_keys(problem: Problem) -> Array | None:
     """True for keys that some row of their group may see (B, G, S), or None for all; for masks of any size."""
-    if problem.mask is None and problem.bias is None:
-        return None  # causal or not, the last row sees them all
     array = problem.bias if problem.mask is None else problem.mask
+    if array is None:
+        return None  # causal or not, the last row sees them all
     if array.shape[2] > 1:
         return visible_keys(problem)
     b, h, g, _, s = problem.shape
@@ -65,7 +67,7 @@ def seen_keys(problem: Problem) -> Any:
     return xp.any(xp.reshape(xp.broadcast_to(problem.key_mask(), (b, h, s)), (b, g, h // g, s)), axis=2)
 
 
-def log_weights(problem: Problem, keys: Keys) -> Any:
+def log_weights(problem: Problem, keys: Keys) -> Array | None:
     """What to add to scores (B, K, S): -inf where a key is masked; None without a mask."""
     if keys.valid is None:
         return None
@@ -76,11 +78,11 @@ def log_weights(problem: Problem, keys: Keys) -> Any:
     return xp.where(keys.valid, zero, -xp.inf)
 
 
-def mean_key(key: Any, seen: Any) -> Any:
+def mean_key(key: Array, seen: Array | None) -> Array:
     """The mean (B, G, 1, E) of the keys (B, G, S, E) that are seen (B, G, S), or of all; 0 for none."""
     xp = array_namespace(key)
     if seen is None:
         return xp.mean(key, axis=2, keepdims=True)
     count = xp.sum(xp.astype(seen, key.dtype), axis=2)[..., None, None]
     total = xp.sum(xp.where(seen[..., None], key, xp.zeros_like(key)), axis=2, keepdims=True)
-    return total / xp.where(count == 0, xp.ones_like(count), count)
+    return total / nonzero(count)

@@ -1,10 +1,10 @@
 """Tools for testing attention methods: assertions, an oracle, and the conformance suite."""
 
-from nlattn.testing.asserts import assert_close, assert_same_kind, to_numpy
-from nlattn.testing.backends import BACKENDS, Backend
-from nlattn.testing.conformance import CHECKS, cases
-from nlattn.testing.oracle import DenseAttention, dense_attention
-from nlattn.testing.suite import Check, Subject, check
+from nlattn.testing._asserts import assert_close, assert_same_kind, to_numpy
+from nlattn.testing._backends import BACKENDS, Backend
+from nlattn.testing._conformance import CHECKS, cases
+from nlattn.testing._oracle import DenseAttention, dense_attention
+from nlattn.testing._suite import Check, Subject, check
 
 __all__ = [
     "BACKENDS",

@@ -16,7 +16,8 @@ from commands import invoke, one_sentence, python
 import nlattn
 from nlattn.cli.rows import Row
 from nlattn.cli.verdicts import Verdict, by_time, telling, verdict
-from nlattn.methods.registry import Method
+from nlattn.methods.lowrank.nystrom import Nystrom
+from nlattn.methods.sparse.streaming import Streaming
 
 ROW_KEYS = {
     "method",
@@ -119,7 +120,7 @@ def test_rows_are_the_ladders_below_s_and_agree_with_certify(model):
     for record in nlattn.METHODS.values():
         for first, *others in [record.budgets] if record.budgets else []:
             ladder = [amount for amount in first.ladder if first.unit != "keys" or amount < 80]
-            rest = {budget.name: budget.default for budget in others}
+            rest = {budget.name: record.method().budgets[budget.name] for budget in others}
             expected += [(record.name, {first.name: amount} | rest) for amount in ladder]
     assert budgets == [("exact", {}), *expected]
     with np.load(model) as file:
@@ -169,15 +170,10 @@ def test_refusal_is_one_row_and_one_sentence(model):
 
 
 def test_failure_is_a_row_and_the_others_remain(model, monkeypatch):
-    resolve = Method.resolve
+    def fail(*_, **__):
+        raise ArithmeticError("it\nbroke")
 
-    def broken(record):
-        def fail(*_, **__):
-            raise ArithmeticError("it\nbroke")
-
-        return fail if record.name == "streaming" else resolve(record)
-
-    monkeypatch.setattr(Method, "resolve", broken)
+    monkeypatch.setattr(Streaming, "apply", fail)
     rows = document(model, "--methods", "nystrom,streaming")["rows"]
     failed = [row for row in rows if row["status"] == "failed"]
     assert {row["method"] for row in failed} == {"streaming"}
@@ -186,13 +182,8 @@ def test_failure_is_a_row_and_the_others_remain(model, monkeypatch):
 
 
 def test_what_is_not_finite_becomes_null(model, monkeypatch):
-    resolve = Method.resolve
-
-    def spoilt(record):
-        function = resolve(record)
-        return function if record.name == "exact" else lambda *a, **b: function(*a, **b) * np.float32(np.nan)
-
-    monkeypatch.setattr(Method, "resolve", spoilt)
+    apply = Nystrom.apply
+    monkeypatch.setattr(Nystrom, "apply", lambda *a: apply(*a) * np.float32(np.nan))
     with np.errstate(all="ignore"):
         rows = document(model, "--methods", "nystrom", "--budgets", "4")["rows"]
     assert rows[1]["error"] is None
@@ -467,8 +458,19 @@ def test_methods_as_json_is_the_registry():
     found = json.loads(result.output)
     assert set(found) == {"schema", "methods"}
     assert found["schema"] == "nlattn.methods/1"
-    registry = [dataclasses.asdict(record) for record in nlattn.METHODS.values()]
-    assert found["methods"] == json.loads(json.dumps(registry))
+    assert [method["name"] for method in found["methods"]] == list(nlattn.METHODS)
+    for facts, record in zip(found["methods"], nlattn.METHODS.values(), strict=True):
+        names = {field.name for field in dataclasses.fields(record)} - {"method"}
+        assert set(facts) == names
+        for name in names - {"cost", "exact_at", "budgets"}:
+            assert facts[name] == json.loads(json.dumps(getattr(record, name)))
+        defaults = {budget["name"]: budget["default"] for budget in facts["budgets"]}
+        assert defaults == record.method().budgets
+        sizes = {"L": 40, "S": 30, "E": 8, "Ev": 5}
+        names = sizes | defaults | {"min": min}
+        assert eval(facts["cost"], {}, names) == record.cost(nlattn.Sizes(**sizes), **defaults)
+        if facts["exact_at"] is not None:
+            assert eval(facts["exact_at"], {}, names) == record.exact_at(nlattn.Sizes(**sizes), **defaults)
 
 
 def test_methods_prints_every_record():

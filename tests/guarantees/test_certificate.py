@@ -168,13 +168,15 @@ def test_rows_are_not_the_landmarks_of_the_same_seed():
     from nlattn.arrays.random import private
     from nlattn.guarantees.certificate import CERTIFY
     from nlattn.guarantees.sampling import draw_rows
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
     from nlattn.select.landmarks import random_landmarks
 
     x = np.arange(1000.0)[None, :, None] / 1000
     shared = []
     for seed in range(50):
-        landmarks = random_landmarks(prepare("test", x, x, x), 100, seed)[0][0, 0, :, 0] * 1000
+        landmarks = (
+            random_landmarks(checked_problem("test", x, x, x), 100, np.random.default_rng(seed))[0][0, 0, :, 0] * 1000
+        )
         rows = draw_rows(private(seed, CERTIFY), 1, 1, 1000, 100)[0, 0]
         shared.append(len(np.intersect1d(np.round(landmarks), rows)))
     assert 8 < np.mean(shared) < 12  # 10 expected by chance

@@ -1,19 +1,22 @@
 """Attention to a tolerance."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 import pytest
 from places import SHARED
 
 import nlattn
-from nlattn.guarantees.search import candidates, search
+from nlattn.guarantees.search import candidates, choice
+from nlattn.guarantees.search.policy import POLICY
+from nlattn.methods.sparse.streaming import Streaming
+from nlattn.problem.arguments import checked_problem
 
 
 @pytest.fixture
 def small_pays(monkeypatch):
     """Search also where exact attention would be taken at once, or for few heads."""
-    monkeypatch.setattr(search, "SMALL", 0)
-    monkeypatch.setattr(search, "SAVING", 0.0)
-    monkeypatch.setattr(search, "SAVING_LATER", 0.0)
+    monkeypatch.setattr(choice, "POLICY", replace(POLICY, small=0, saving=0.0, saving_later=0.0))
 
 
 def true_error(output, exact):
@@ -80,8 +83,7 @@ def test_small_input_is_exact_at_once():
 
 
 def test_few_heads_that_can_be_approximated_do_not_pay(monkeypatch):
-    monkeypatch.setattr(search, "SMALL", 0)
-    monkeypatch.setattr(search, "SAVING", 0.95)
+    monkeypatch.setattr(choice, "POLICY", replace(POLICY, small=0, saving=0.95))
     qkv, options, _ = load("smollm2")
     result = nlattn.attention(*qkv, 0.3, rng=0, **options)
     assert set(result.method) == {"exact"}
@@ -98,23 +100,31 @@ def test_a_method_that_cannot_is_named(small_pays):
     assert ("nystrom", "refused: does not honour this mask") in {(a.method, a.verdict) for a in tried}
 
 
-def test_lookahead(small_pays, monkeypatch):
-    from dataclasses import replace
+@dataclass(frozen=True)
+class Ahead(Streaming):
+    """Streaming that says of itself that it looks ahead."""
 
-    ahead = replace(nlattn.METHODS["streaming"], causal="weights")
-    monkeypatch.setattr(candidates, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": ahead})
+    record = replace(Streaming.record, causal="weights")
+
+
+@dataclass(frozen=True)
+class WithoutLookahead(Streaming):
+    """Streaming that says with which option it does not."""
+
+    record = replace(Streaming.record, causal="weights", without_lookahead=(("sinks", 8),))
+
+
+def test_lookahead(small_pays, monkeypatch):
+    monkeypatch.setattr(candidates, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": Ahead.record})
     qkv, options, _ = load("smollm2")
     assert "streaming" in nlattn.attention(*qkv, 0.3, rng=0, **options).method
     without = nlattn.attention(*qkv, 0.3, rng=0, lookahead=False, **options)
     assert set(without.method) == {"exact"}
     assert without.tried[0].verdict == "refused: its selection looks ahead"
-    ways = replace(ahead, without_lookahead=(("window", 8),))
-    monkeypatch.setattr(candidates, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": ways})
-    from nlattn.problem.arguments import prepare
-
-    problem = prepare("test", *qkv, **options)
-    for lookahead, chosen in ((True, ()), (False, (("window", 8),))):
-        assert {c.options for c in candidates.find_candidates(problem, lookahead)[0]} == {chosen}
+    monkeypatch.setattr(candidates, "METHODS", {"exact": nlattn.METHODS["exact"], "streaming": WithoutLookahead.record})
+    problem = checked_problem("test", *qkv, **options)
+    for lookahead, sinks in ((True, 4), (False, 8)):
+        assert {c.method.sinks for c in candidates.find_candidates(problem, lookahead)[0]} == {sinks}
 
 
 def test_one_bad_head_does_not_make_the_others_pay(small_pays):
@@ -214,16 +224,14 @@ def test_the_output_is_the_one_that_was_checked(small_pays):
     n = 1024
     q, k, v = rng.standard_normal((2, n, 8)), rng.standard_normal((1, n, 8)), rng.standard_normal((1, n, 4))
     mask = np.stack([np.arange(n) < 900, np.arange(n) >= 100])[:, None, :]
-    from nlattn.problem.arguments import prepare
-
-    problem = prepare("test", q.astype("f4"), k.astype("f4"), v.astype("f4"), attn_mask=mask, masks="keys")
-    found = search.Search(problem, 0.3, "frobenius", False, True, 0)
+    problem = checked_problem("test", q.astype("f4"), k.astype("f4"), v.astype("f4"), attn_mask=mask, masks="keys")
+    found = choice.Search(problem, 0.3, "frobenius", False, True, 0)
     (candidate, *_), _ = candidates.find_candidates(problem, True)
-    assert candidate.record.name == "nystrom"
-    found.choice = [[candidate, None]]
-    rows = candidate.apply(found._state(candidate), problem)
-    found._compute()
-    np.testing.assert_allclose(found.output[0, 0, 16:-16], rows[0, 0, 16:-16], rtol=1e-5, atol=1e-6)
+    assert candidate.name == "nystrom"
+    outputs = found.outputs
+    rows = candidate.apply(outputs.state(candidate), problem)
+    outputs.compute([[candidate, None]])
+    np.testing.assert_allclose(outputs.output[0, 0, 16:-16], rows[0, 0, 16:-16], rtol=1e-5, atol=1e-6)
 
 
 def test_heads_that_passed_stay(small_pays, monkeypatch):
@@ -235,7 +243,7 @@ def test_heads_that_passed_stay(small_pays, monkeypatch):
         result[0, 1] = self.choice[0][1] is not None
         return result
 
-    monkeypatch.setattr(search.Search, "_failed", failed)
+    monkeypatch.setattr(choice.Search, "_failed", failed)
     result = nlattn.attention(*qkv, 0.5, per_head=True, rng=0, **options)
     assert [method == "exact" for method in result.method] == [False, True, False]
 
@@ -243,14 +251,14 @@ def test_heads_that_passed_stay(small_pays, monkeypatch):
 def test_what_fails_every_look_becomes_exact_and_the_rest_keeps_its_certificate(small_pays, monkeypatch):
     (q, k, v), options, _ = load("smollm2")
     batch = [np.stack([x, x]) for x in (q, k, v)]
-    judge = search.Search._failed
+    judge = choice.Search._failed
 
     def failed(self, sample, found):
         result = judge(self, sample, found)
         result[1] = [candidate is not None for candidate in self.choice[1]]
         return result
 
-    monkeypatch.setattr(search.Search, "_failed", failed)
+    monkeypatch.setattr(choice.Search, "_failed", failed)
     result = nlattn.attention(*batch, 0.5, rng=0, **options)
     assert "exact" not in result.method[0]
     assert set(result.method[1]) == {"exact"}

@@ -9,7 +9,7 @@ import pytest
 import nlattn
 from nlattn import exact_attention
 from nlattn.testing import assert_close, dense_attention, to_numpy
-from nlattn.testing.limits import naive_attention
+from nlattn.testing.checks.limits import naive_attention
 
 
 def draw(length, s, heads=4, heads_kv=2, e=16, ev=12, batch=(2,), seed=0):

@@ -7,8 +7,8 @@ import pytest
 from places import SHARED
 
 import nlattn
-from nlattn.methods.sparse import multipole
-from nlattn.problem.arguments import prepare
+from nlattn.methods.sparse.multipole.method import Multipole
+from nlattn.problem.arguments import checked_problem
 
 SHIPPED = nlattn.datasets.NAMES
 BIDIRECTIONAL = ("minilm", "dinov2", "whisper")
@@ -44,8 +44,8 @@ def relative(x, exact, axis=None):
 
 
 def prepared(q, k, v, near, *, attn_mask=None, is_causal=False, scale=None, **options):
-    problem = prepare("x", q, k, v, attn_mask=attn_mask, is_causal=is_causal, scale=scale, masks="keys")
-    return problem, multipole._prepare(problem, near, **options)
+    problem = checked_problem("x", q, k, v, attn_mask=attn_mask, is_causal=is_causal, scale=scale, masks="keys")
+    return problem, Multipole(near, **options).prepare(problem, np.random.default_rng())
 
 
 def softmax(scores):
@@ -69,7 +69,7 @@ class Rebuilt(NamedTuple):
 def rebuild(
     q, k, v, near, *, attn_mask=None, is_causal=False, scale=None, order=2, variant="nlattn", every=1, **options
 ):
-    """The method by its documentation, in dense float64, from the labels of its clusters; every which block."""
+    """The method by its documentation, in dense float64, from the labels of its clusters; one block in `every`."""
     given = {"attn_mask": attn_mask, "is_causal": is_causal, "scale": scale}
     problem, state = prepared(q, k, v, near, order=order, variant=variant, **given, **options)
     scale, (h, length, _), s = problem.scale, q.shape, k.shape[-2]
@@ -91,19 +91,19 @@ def rebuild(
         taken_by = np.arange(length) if layout.order is None else layout.order[0, a]
         place = np.arange(length) + (s - length if layout.order is None else 0)
         outs, lses, mets, rows_of = [], [], [], []
-        for t in np.unique(place // state.block)[::every]:
-            rows = taken_by[place // state.block == t]
-            beside = taken_by[place // state.group == t * state.block // state.group]
+        for t in np.unique(place // state.grid.block)[::every]:
+            rows = taken_by[place // state.grid.block == t]
+            beside = taken_by[place // state.grid.group == t * state.grid.block // state.grid.group]
             q0 = np.zeros(q.shape[2]) if order == 0 or variant == "paper" else queries[beside].mean(0)
             seen = (position <= rows[:, None] + s - length) if is_causal else np.full((len(rows), s), True)
             seen = seen & (extra[a] > -np.inf)
-            low, high = t * state.block, (t + 1) * state.block
+            low, high = t * state.grid.block, (t + 1) * state.grid.block
             if is_causal:
-                window = (position >= low - state.block) & (position < high)
-                free = (position < low - state.block) & (position >= state.block)
-                window |= (position < low - state.block) & (position < state.block)
+                window = (position >= low - state.grid.block) & (position < high)
+                free = (position < low - state.grid.block) & (position >= state.grid.block)
+                window |= (position < low - state.grid.block) & (position < state.grid.block)
             else:
-                window = (position >= low - state.block // 4) & (position < high + state.block // 4)
+                window = (position >= low - state.grid.block // 4) & (position < high + state.grid.block // 4)
                 window = window if layout.order is None else np.zeros(s, bool)
                 free = ~window
             mine = member & free[:, None]
@@ -119,7 +119,7 @@ def rebuild(
             share /= np.maximum(1, count + (0 if variant == "paper" else 16))
             by_share = np.argsort(-share, kind="stable")
             taken = np.zeros(m, bool)
-            window_keys = min(s, max(0, high if is_causal else high + state.block // 4))
+            window_keys = min(s, max(0, high if is_causal else high + state.grid.block // 4))
             left = near - window.sum() if window_keys else near
             taken[by_share[np.cumsum(count[by_share]) <= left]] = True
             met = seen & (window | (free & np.append(taken, False)[label]))

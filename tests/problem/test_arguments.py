@@ -7,9 +7,9 @@ import pytest
 
 import nlattn
 from nlattn.arrays.arguments import check_integer
-from nlattn.attend.intervals import attend
-from nlattn.problem.arguments import prepare
-from nlattn.problem.problem import visible_keys
+from nlattn.attend.intervals import interval_attention
+from nlattn.problem.arguments import checked_problem
+from nlattn.problem.masks import visible_keys
 from nlattn.testing import BACKENDS, assert_close, dense_attention, to_numpy
 
 FUNCTIONS = [nlattn.exact_attention, nlattn.streaming_attention, nlattn.nystrom_attention]
@@ -212,7 +212,7 @@ def layouts(backend):
         for m in (mask, np.where(mask, 0.25, -np.inf)):
             arrays = [backend.array(x) for x in (q, k, v, m)]
             yield (
-                prepare("test", *arrays[:3], attn_mask=arrays[3], is_causal=is_causal),
+                checked_problem("test", *arrays[:3], attn_mask=arrays[3], is_causal=is_causal),
                 allowed,
                 (q, k, v, m, is_causal),
             )
@@ -229,7 +229,9 @@ def test_rows(backend):
     index = np.sort(np.random.default_rng(1).integers(0, 7, (2, 4, 5)), axis=-1)
     for problem, _, (q, k, v, mask, is_causal) in layouts(backend):
         wanted = np.take_along_axis(dense_attention(q, k, v, mask, is_causal).out, index[..., None], axis=2)
-        assert_close(to_numpy(attend(problem.rows(backend.array(index))).out), wanted, rtol=1e-12, atol=1e-14)
+        assert_close(
+            to_numpy(interval_attention(problem.rows(backend.array(index))).out), wanted, rtol=1e-12, atol=1e-14
+        )
 
 
 @pytest.mark.parametrize("heads", [[0], [1], [0, 1], [2, 3], [3]])
@@ -238,26 +240,26 @@ def test_heads(backend, heads, batch):
     """A problem of some heads of a group has their outputs."""
     for problem, _, (q, k, v, mask, is_causal) in layouts(backend):
         wanted = dense_attention(q, k, v, mask, is_causal).out[batch : batch + 1][:, heads]
-        assert_close(to_numpy(attend(problem.heads(batch, heads)).out), wanted, rtol=1e-12, atol=1e-14)
+        assert_close(to_numpy(interval_attention(problem.heads(batch, heads)).out), wanted, rtol=1e-12, atol=1e-14)
 
 
 def test_heads_that_are_not_neighbours(backend):
     rng = np.random.default_rng(4)
     q, k, v, mask = (rng.standard_normal((1, h, 6, 4)) for h in (6, 2, 2, 6))
     mask = mask[..., :1] * np.ones(6)
-    problem = prepare("test", *(backend.array(x) for x in (q, k, v)), attn_mask=backend.array(mask))
+    problem = checked_problem("test", *(backend.array(x) for x in (q, k, v)), attn_mask=backend.array(mask))
     wanted = dense_attention(q, k, v, mask).out[:, [3, 5]]
-    assert_close(to_numpy(attend(problem.heads(0, [3, 5])).out), wanted, rtol=1e-12)
+    assert_close(to_numpy(interval_attention(problem.heads(0, [3, 5])).out), wanted, rtol=1e-12)
 
 
 def test_nothing_is_copied():
     """Contiguous arrays reach the kernels as they are, keys that a batch shares too."""
     q, k, v = draw(batch=(3,)).values()
-    problem = prepare("test", q, k, v)
+    problem = checked_problem("test", q, k, v)
     assert all(
         np.shares_memory(a, b) for a, b in zip((q, k, v), (problem.query, problem.key, problem.value), strict=True)
     )
-    problem = prepare("test", q, k[:1], v[0])
+    problem = checked_problem("test", q, k[:1], v[0])
     assert np.shares_memory(problem.key, k)
     assert np.shares_memory(problem.value, v)
     assert problem.start.strides[:2] == (0, 0)

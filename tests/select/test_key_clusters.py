@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from nlattn.problem.arguments import prepare
+from nlattn.problem.arguments import checked_problem
 from nlattn.select.key_clusters import Clustering, cluster_keys, cluster_size
 from nlattn.select.key_metric import coordinates, query_moment
 from nlattn.select.query_order import tree_order
@@ -24,7 +24,7 @@ def test_tree_order_is_a_permutation(backend, n, size):
     x[1, 1] = x[1, 1, :1]
     x[1, 2] *= 1e300
     a = backend.array(x)
-    order = to_numpy(tree_order(backend_namespace(a), a, size))
+    order = to_numpy(tree_order(a, size))
     assert np.array_equal(np.sort(order, axis=-1), np.broadcast_to(np.arange(n), (2, 3, n)))
     assert np.array_equal(order[1, 0], np.arange(n))
 
@@ -42,10 +42,10 @@ def test_tree_order_keeps_groups_together(backend):
     x = 50 * rng.standard_normal((16, 5))[label] + rng.standard_normal((256, 5))
     line = np.outer(rng.standard_normal(200), [1.0, 2.0])
     a, b = (backend.array(y[None, None]) for y in (x, line))
-    order = to_numpy(tree_order(backend_namespace(a), a, 16))[0, 0]
+    order = to_numpy(tree_order(a, 16))[0, 0]
     kinds = [len(set(label[run])) for run in order.reshape(16, 16)]
     assert np.mean(kinds) < 2
-    order = to_numpy(tree_order(backend_namespace(b), b, 25))[0, 0]
+    order = to_numpy(tree_order(b, 25))[0, 0]
     runs = sorted((line[run, 0].min(), line[run, 0].max()) for run in order.reshape(8, 25))
     assert all(high < low for (_, high), (low, _) in itertools.pairwise(runs))
 
@@ -53,7 +53,7 @@ def test_tree_order_keeps_groups_together(backend):
 def clustered(backend, kind, s, *, used=None, weight=None, same=False, size=8, segment=64):
     _, k, v = draw(4, s, h=2, g=2)
     k = 0 * k if same else k
-    problem = prepare("x", *(backend.array(x) for x in (k[:, :4], k, v)), masks="keys")
+    problem = checked_problem("x", *(backend.array(x) for x in (k[:, :4], k, v)), masks="keys")
     used = np.ones((1, 2, s), bool) if used is None else used
     given = [None if x is None else backend.array(x) for x in (used, weight)]
     found = cluster_keys(problem, Clustering(kind, size, segment), *given, problem.key)
@@ -98,7 +98,7 @@ def test_k_means_finds_planted_clusters(backend):
     rng = np.random.default_rng(0)
     label = rng.permutation(np.repeat(np.arange(8), 8))
     x = 30 * np.eye(8)[label] + rng.standard_normal((64, 8))
-    problem = prepare("x", *(backend.array(y) for y in (x, x, x)), masks="keys")
+    problem = checked_problem("x", *(backend.array(y) for y in (x, x, x)), masks="keys")
     used = backend.array(np.ones((1, 1, 64), bool))
     found = to_numpy(cluster_keys(problem, Clustering("kmeans", 4, 64, 10), used, None, problem.key).label)[0, 0]
     assert all(len(set(label[found == c])) == 1 for c in np.unique(found))
@@ -110,7 +110,7 @@ def test_cluster_size_grows_like_the_root():
 
 
 def metric(backend, q, k, v, **options):
-    problem = prepare("x", *(backend.array(x) for x in (q, k, v)), masks="keys", **options)
+    problem = checked_problem("x", *(backend.array(x) for x in (q, k, v)), masks="keys", **options)
     used = backend.array(np.ones((1, len(k), k.shape[1]), bool))
     found = coordinates(problem, used, query_moment(problem))
     return to_numpy(found.points), to_numpy(found.queries), problem.scale

@@ -5,13 +5,12 @@ import pytest
 import scipy.stats
 from hashed_pairs import paired
 
-from nlattn.arrays.namespaces import namespace
-from nlattn.attend.halving import halved
-from nlattn.attend.intervals import attend
+from nlattn.attend.halving import attend_to_halves, prepare_halves
+from nlattn.attend.intervals import interval_attention
 from nlattn.attend.newest_key import newest_key
-from nlattn.attend.sampled_rest import sample_places
-from nlattn.problem.arguments import prepare
+from nlattn.problem.arguments import checked_problem
 from nlattn.select.block_pairs import code_bounds, pair_blocks
+from nlattn.select.sampled_keys import sample_places
 from nlattn.select.usable_keys import valid_keys
 from nlattn.testing import dense_attention, to_numpy
 
@@ -20,7 +19,7 @@ def problem_of(xp_array, length, s, *, heads=2, heads_kv=2, batch=1, mask=None, 
     rng = np.random.default_rng(seed)
     shapes = (batch, heads, length, 6), (batch, heads_kv, s, 6), (batch, heads_kv, s, 3)
     arrays = [xp_array(rng.standard_normal(shape)) for shape in shapes]
-    return prepare("test", *arrays, attn_mask=None if mask is None else xp_array(mask), is_causal=is_causal)
+    return checked_problem("test", *arrays, attn_mask=None if mask is None else xp_array(mask), is_causal=is_causal)
 
 
 @pytest.mark.parametrize("by", ["codes", "rank"])
@@ -80,7 +79,6 @@ def test_sampled_places(backend, weighted):
     place, log_weight = (
         to_numpy(x)
         for x in sample_places(
-            namespace(x=backend.array(weights)),
             backend.array(rng.random((1, 3, m))),
             backend.array(count, "int64"),
             backend.array(weights) if weighted else None,
@@ -98,7 +96,7 @@ def test_newest_key():
     problem = problem_of(np.asarray, 7, 5, mask=mask, is_causal=True)
     newest = newest_key(problem, valid_keys(problem), problem.stop)
     assert newest.exists[0, 0].tolist() == [False, False, True, True, True, True, True]
-    assert newest.index[0, 0, 2:].tolist() == [0, 0, 0, 3, 3]
+    assert newest.place[0, 0, 2:].tolist() == [0, 0, 0, 3, 3]
 
 
 @pytest.mark.parametrize(("length", "s", "most"), [(64, 64, 8), (50, 50, 7), (9, 70, 8), (33, 70, 5),
@@ -111,13 +109,17 @@ def test_halves_of_exact_attention_are_exact(backend, length, s, most, masked):
     problem = problem_of(backend.array, length, s, heads=4, batch=2, mask=mask, is_causal=True)
     sizes = []
 
-    def part(some):
+    def prepare(some):
         assert not some.is_causal
+        return some.query.shape
+
+    def part(shape, some):
+        assert some.query.shape == shape
         sizes.append((some.query.shape[0], some.query.shape[2], some.key.shape[2]))
         assert some.key.shape[2] >= min(most / 2, 1)
-        return attend(some)
+        return interval_attention(some)
 
-    got = halved(problem, most, part)
+    got = attend_to_halves(problem, prepare_halves(problem, most, prepare), part)
     wanted = dense_attention(*(to_numpy(x) for x in (problem.query, problem.key, problem.value)), mask, is_causal=True)
     np.testing.assert_allclose(to_numpy(got.out), wanted.out, atol=1e-13)
     np.testing.assert_allclose(to_numpy(got.lse), wanted.lse, atol=1e-13)

@@ -2,54 +2,45 @@
 
 import importlib
 import importlib.util
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
 
+import nlattn
 from nlattn import METHODS
 from nlattn.bounds import BOUNDS
-from nlattn.methods.registry import Method
 from nlattn.testing import BACKENDS, cases
 
 
-def _variant(base: str, record: dict[str, Any] | None = None, **options: Any) -> Method:
-    """The record of a method with other options, which change what it is as `record` says."""
-    name = "_".join([base, *map(str, options.values())])
-    globals()[name] = partial(METHODS[base].resolve(), **options)
-    return replace(METHODS[base], function=f"{__name__}.{name}", **record or {})
+def _variant(name: str, **options: Any) -> Any:
+    return METHODS[name].method(**options)
 
 
 #: Options that change what a method is.
 VARIANTS = {
-    "nystrom-random": _variant("nystrom", {"deterministic": False}, selection="random"),
-    "nystrom-kmeans": _variant("nystrom", {"deterministic": False}, selection="kmeans"),
+    "nystrom-random": _variant("nystrom", selection="random"),
+    "nystrom-kmeans": _variant("nystrom", selection="kmeans"),
     "nystrom-iter": _variant("nystrom", pinv="iter"),
-    "loki-fused": _variant("loki", {"differentiable": False}, form="fused"),
+    "loki-fused": _variant("loki", form="fused"),
     "heavy_hitter-paper": _variant("heavy_hitter", variant="paper"),
-    "prescored-leverage": _variant(
-        "prescored", {"deterministic": True, "key_permutation": True, "differentiable": False}, score="leverage"
-    ),
+    "prescored-leverage": _variant("prescored", score="leverage"),
     "reformer-sum": _variant("reformer", multiplicity="sum"),
     "smyrf-sum": _variant("smyrf", multiplicity="sum"),
-    "hyper-values": _variant("hyper", {"linear": False}, sampling="values"),
+    "hyper-values": _variant("hyper", sampling="values"),
     "hyper-paper": _variant("hyper", variant="paper"),
     "kdeformer-paper": _variant("kdeformer", variant="paper"),
-    "multipole-blocks": _variant(
-        "multipole",
-        {"causal": "keys", "without_lookahead": (), "linear": True, "separate_heads": True, "probe": "full"},
-        clusters="blocks",
-    ),
+    "multipole-blocks": _variant("multipole", clusters="blocks"),
+    "routing-paper": _variant("routing", variant="paper"),
 }
-#: Where they run: on compiled kernels, and where arrays are held to the standard most strictly.
+SUBJECTS = {name: record.method() for name, record in METHODS.items()} | VARIANTS
+#: Where variants run: on compiled kernels, and where arrays are held to the standard most strictly.
 STRICT = [BACKENDS["numpy-numba"], BACKENDS["array-api-strict"]]
 
 
 def _params() -> list[Any]:
     return [
         pytest.param(*case, id=f"{name}-{case[2]}-{case[0]}", marks=[pytest.mark.slow] if case[0].slow else [])
-        for name, method in {**METHODS, **VARIANTS}.items()
+        for name, method in SUBJECTS.items()
         for case in cases([method], STRICT if name in VARIANTS else None)
         if (name, case[0].name) != ("loki-fused", "memory")  # in test_loki
     ]
@@ -75,13 +66,13 @@ def test_conformance(check, method, backend):
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)
 def test_every_method_has_checks_on_every_backend(backend):
-    for method in METHODS.values():
-        assert len(cases([method], [backend])) > 20
+    for record in METHODS.values():
+        assert len(cases([record.method()], [backend])) > 20
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=lambda method: method.name)
-def test_bounds_of_a_record_exist_and_are_named(method):
-    assert set(method.bounds) <= set(BOUNDS)
-    text = method.resolve().__doc__
-    assert [name for name in method.bounds if f"``{name}``" not in text] == []
-    assert [name for name in BOUNDS if f"``{name}``" in text and name not in method.bounds] == []
+@pytest.mark.parametrize("record", METHODS.values(), ids=lambda record: record.name)
+def test_bounds_of_a_record_exist_and_are_named(record):
+    assert set(record.bounds) <= set(BOUNDS)
+    text = getattr(nlattn, f"{record.name}_attention").__doc__
+    assert [name for name in record.bounds if f"``{name}``" not in text] == []
+    assert [name for name in BOUNDS if f"``{name}``" in text and name not in record.bounds] == []

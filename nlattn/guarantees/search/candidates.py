@@ -3,15 +3,20 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import backend_name
-from nlattn.methods.registry import METHODS, Method
+from nlattn.guarantees.search.policy import POLICY
+from nlattn.methods.method import BlockMethod, Method
+from nlattn.methods.record import Record, Sizes
+from nlattn.methods.registry import METHODS
+from nlattn.problem.partials import normalised
 from nlattn.problem.problem import Problem
 
 __all__ = ["Attempt", "Candidate", "count_scores", "find_candidates"]
 
-# A candidate must cost less than this part of exact attention.
-WORTH = 0.5
-# What the selection of a method with such a causal form may depend on lies in the future.
+#: With such a causal form, what a method selects may depend on future keys.
 AHEAD = ("mask", "weights")
 
 
@@ -27,27 +32,46 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with a value of its first budget argument."""
+    """A method with its budgets, and what it costs."""
 
-    record: Method
-    budget: int
+    method: Method[Any]
     cost: float
     """Multiplications over those of exact attention."""
-    options: tuple[tuple[str, Any], ...] = ()
+    seed: np.random.SeedSequence | None = None
+    """Of its draws: the same for trial rows and for the whole output."""
+
+    @property
+    def record(self) -> Record:
+        """What the method claims with its options."""
+        return self.method.claims
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def budget(self) -> int:
+        """The first budget."""
+        return next(iter(self.method.budgets.values()), 0)
 
     @property
     def by_blocks(self) -> bool:
-        """Whether rows come in whole blocks, and what is prepared serves all budgets and heads."""
-        return self.record.probe == "query-blocks"
+        """Whether rows come in whole blocks, and one preparation serves all budgets and heads."""
+        return isinstance(self.method, BlockMethod)
 
-    def prepare(self, problem: Problem) -> Any:
-        """All that does not depend on single query rows."""
-        others = (budget.default for budget in self.record.budgets[1:])
-        return self.record.module()._prepare(problem, self.budget, *others, **dict(self.options))
+    def prepare(self, problem: Problem, group: int = 0) -> Any:
+        """All that does not depend on single query rows.
 
-    def apply(self, state: Any, rows: Problem) -> Any:
+        The problem is the whole one, or a part of one group: the draws of that group are those of the whole.
+        """
+        seed = self.seed
+        if seed is not None:
+            seed = np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key, n_children_spawned=group)
+        return self.method.prepare(problem, np.random.default_rng(seed))
+
+    def apply(self, state: Any, rows: Problem) -> Array:
         """The output (B, H, m, Ev) of some or all rows of the problem that was prepared."""
-        return self.record.module()._apply(state, rows).out
+        return normalised(self.method.apply(state, rows))
 
 
 def count_scores(problem: Problem) -> float:
@@ -58,12 +82,14 @@ def count_scores(problem: Problem) -> float:
     return b * h * float(problem.xp.sum(problem.stop[0, 0, :] - problem.start[0, 0, :]))
 
 
-def find_candidates(problem: Problem, lookahead: bool) -> tuple[list[Candidate], list[Attempt]]:
+def find_candidates(
+    problem: Problem, lookahead: bool, seed: np.random.SeedSequence | None = None
+) -> tuple[list[Candidate], list[Attempt]]:
     """Methods and budgets that the arguments allow and that cost less than exact attention, cheapest first."""
     b, h, _, length, s = problem.shape
-    sizes = {"L": length, "S": s, "E": problem.query.shape[3], "Ev": problem.value.shape[3]}
+    sizes = Sizes.of(problem)
     share = count_scores(problem) / (b * h * length * s)
-    exact = share * METHODS["exact"].operations(**sizes)
+    exact = share * METHODS["exact"].cost(sizes)
     candidates, refused = [], []
     for record in METHODS.values():
         if not record.searched:
@@ -73,17 +99,18 @@ def find_candidates(problem: Problem, lookahead: bool) -> tuple[list[Candidate],
             refused.append(Attempt(record.name, 0, None, reason))
             continue
         blind = problem.is_causal and not lookahead and record.causal in AHEAD
-        budget, options = record.budgets[0], record.without_lookahead if blind else ()
-        for amount in budget.ladder:
-            cost = record.operations(**sizes, **{budget.name: amount}) / exact
-            if cost < WORTH:
-                candidates.append(Candidate(record, amount, cost, options))
-    there = {candidate.record.name for candidate in candidates}
+        method = record.method(**dict(record.without_lookahead) if blind else {})
+        for step in method.ladder():
+            cost = step.cost(sizes) / exact
+            if cost < POLICY.worth and not step.is_exact(sizes):
+                candidates.append(Candidate(step, cost, None if step.claims.deterministic else seed))
+    there = {candidate.name for candidate in candidates}
     candidates = [candidate for candidate in candidates if candidate.record.included_in not in there]
     return sorted(candidates, key=lambda candidate: candidate.cost), refused
 
 
-def _refusal(problem: Problem, record: Method, lookahead: bool) -> str | None:
+def _refusal(problem: Problem, record: Record, lookahead: bool) -> str | None:
+    """Why a method cannot be tried, or None."""
     masks = [x for x in (problem.mask, problem.bias) if x is not None]
     if problem.is_causal and record.causal is None:
         return "refused: no causal form"
@@ -93,4 +120,6 @@ def _refusal(problem: Problem, record: Method, lookahead: bool) -> str | None:
         return "refused: does not honour this mask"
     if record.compiled and backend_name(type(problem.query)) == "generic":
         return "refused: no faster than exact attention without compiled kernels"
+    if record.probe == "full":
+        return "refused: its rows cannot be had one by one"
     return None

@@ -2,42 +2,45 @@
 
 import math
 import numbers
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from array_api_compat import array_namespace
+import numpy as np
 
 from nlattn.arrays.arguments import check_integer
-from nlattn.arrays.random import children
-from nlattn.attend.intervals import attend
+from nlattn.arrays.rows import repeat_heads
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.factors import attend_to_landmarks, join_factors
+from nlattn.attend.intervals import interval_attention
 from nlattn.kernels.over_matrices import over_matrices
-from nlattn.kernels.softmax_attention import softmax_attention
-from nlattn.linalg._pseudo_inverse import iterated_inverse, solve_truncated
-from nlattn.problem.arguments import prepare, refuse_causal
-from nlattn.problem.partials import Partial
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.problem import Problem
 from nlattn.select.landmarks import kmeans_landmarks, random_landmarks, segment_landmarks
 
-__all__ = ["nystrom_attention"]
+__all__ = ["Nystrom", "nystrom_attention"]
+
+Selection = Literal["segments", "random", "kmeans"]
+Inverse = Literal["svd", "iter"]
 
 SELECTIONS = {"segments": segment_landmarks, "random": random_landmarks, "kmeans": kmeans_landmarks}
 
 
 def nystrom_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     landmarks: int = 64,
     *,
-    selection: Literal["segments", "random", "kmeans"] = "segments",
-    pinv: Literal["svd", "iter"] = "svd",
+    selection: Selection = "segments",
+    pinv: Inverse = "svd",
     rcond: float = 1e-3,
     iterations: int = 6,
-    attn_mask: Any = None,
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_rank: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -102,133 +105,116 @@ def nystrom_attention(
     >>> bool(error.upper < 0.3 < error.baseline)
     True
     """
-    landmarks = check_integer("landmarks", landmarks)
-    refuse_causal("nystrom_attention", is_causal, "landmarks pool future tokens; use streaming_attention")
-    problem = prepare(
-        "nystrom_attention",
+
+    method = Nystrom(landmarks, selection=selection, pinv=pinv, rcond=rcond, iterations=iterations)
+    return run(
+        method,
         query,
         key,
         value,
         attn_mask=attn_mask,
+        is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
         check_finite=check_finite,
+        also=_rank if return_rank else None,
     )
-    state = _prepare(problem, landmarks, selection=selection, pinv=pinv, rcond=rcond, iterations=iterations, rng=rng)
-    out = problem.output(_apply(state, problem).out)
-    if not return_rank:
-        return out
-    b, h, _, length, s = problem.shape
-    full = problem.xp.full((b, h), min(length, s), dtype=problem.xp.int64, device=problem.start.device)
-    return out, problem.per_head(full if state is None else state.rank)
 
 
 class _State(NamedTuple):
-    """Key landmarks and what is attached to them: out = softmax_attention(query, key, value, bias)."""
+    """Key landmarks and what they stand for.
 
-    key: Any
-    value: Any
-    bias: Any
-    rank: Any
+    key (B, G, m, E); value (B, H, m, Ev), what the pseudo-inverse makes of the values; bias (B, G, m), -inf for
+    landmarks that are not in use; rank (B, H).
+    """
+
+    key: Array
+    value: Array
+    bias: Array
+    rank: Array
 
 
-def _prepare(
-    problem: Problem,
-    landmarks: int,
-    *,
-    selection: str = "segments",
-    pinv: str = "svd",
-    rcond: float = 1e-3,
-    iterations: int = 6,
-    rng: Any = None,
-) -> _State | None:
-    """None where the landmarks are all tokens: exact attention."""
-    xp = problem.xp
-    b, h, g, length, s = problem.shape
-    children(rng, 0)  # an rng that is not needed must still be one
-    if selection not in tuple(SELECTIONS):
-        raise ValueError(f"selection must be one of {', '.join(map(repr, SELECTIONS))}, got {selection!r}")
-    if pinv not in ("svd", "iter"):
-        raise ValueError(f"pinv must be 'svd' or 'iter', got {pinv!r}")
-    if not isinstance(rcond, numbers.Real) or not 0 < rcond < 1:
-        raise ValueError(f"rcond must lie between 0 and 1, got {rcond!r}")
-    check_integer("iterations", iterations)
-    most = math.floor(-math.log(xp.finfo(problem.accumulator).eps / 2) / math.log(3.25))
-    if pinv == "iter" and iterations > most:
-        raise ValueError(
-            f"iterations must be at most {most} for {problem.query.dtype}, got {iterations}: "
-            "rounding errors grow by 3.25 each; use pinv='svd'"
+@dataclass(frozen=True)
+class Nystrom(Method[_State]):
+    """See `nystrom_attention`."""
+
+    record = Record(
+        name="nystrom",
+        family="lowrank",
+        paper="2102.03902",
+        principle="softmax against landmarks, joined by a pseudo-inverse",
+        cost=lambda n, landmarks: (n.L + n.S) * landmarks * (n.E + n.Ev) + 60 * landmarks**3,
+        exact_at=lambda n, landmarks: landmarks >= n.shorter,
+        causal=None,
+        masks="keys",
+        instead="landmarks pool future tokens; use streaming_attention",
+        budgets=(Budget(name="landmarks", ladder=(16, 32, 64, 128, 256), unit="keys"),),
+        rows_sum_to_one=False,
+        convex=False,
+        key_permutation=False,
+        deterministic=True,
+        probe="rows",
+        searched=True,
+        bounds=("pseudo_inverse_iteration",),
+    )
+
+    landmarks: int = 64
+    selection: Selection = "segments"
+    pinv: Inverse = "svd"
+    rcond: float = 1e-3
+    iterations: int = 6
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.rcond, numbers.Real) or not 0 < self.rcond < 1:
+            raise ValueError(f"rcond must lie between 0 and 1, got {self.rcond!r}")
+        check_integer("iterations", self.iterations)
+
+    @property
+    def claims(self) -> Record:
+        """Only segments are not drawn."""
+        return replace(self.record, deterministic=self.selection == "segments")
+
+    def check(self, problem: Problem) -> None:
+        """Refuse iterations whose rounding errors have grown past the result."""
+        most = math.floor(-math.log(problem.xp.finfo(problem.accumulator).eps / 2) / math.log(3.25))
+        if self.pinv == "iter" and self.iterations > most:
+            raise ValueError(
+                f"iterations must be at most {most} for {problem.query.dtype}, got {self.iterations}: "
+                "rounding errors grow by 3.25 each; use pinv='svd'"
+            )
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
+        """The landmarks, the exact attention of the query landmarks, and what joins both."""
+        xp, dtype = problem.xp, problem.accumulator
+        b, h, _, _, s = problem.shape
+        q, q_used, k, k_used = SELECTIONS[self.selection](problem, self.landmarks, rng)
+        q_few, k_few = (xp.astype(x, dtype, copy=False) for x in (q, k))
+        # The right factor is the query landmarks' exact attention over all keys.
+        edge = xp.full((b, h, self.landmarks), s, dtype=xp.int64, device=problem.start.device)
+        own = xp.astype(q_few, problem.query.dtype, copy=False)
+        right = interval_attention(replace(problem, query=own, start=xp.zeros_like(edge), stop=edge)).out
+        # The core and what it joins, in float64, for each head by itself.
+        rcond = None if self.pinv == "iter" else self.rcond
+        joined, rank = over_matrices(
+            q_few,
+            repeat_heads(k_few, h),
+            q_used,
+            repeat_heads(k_used, h),
+            right,
+            function=partial(join_factors, scale=problem.scale, rcond=rcond, iterations=self.iterations),
         )
-    if landmarks >= min(length, s):
-        return None
-    q, q_used, k, k_used = SELECTIONS[selection](problem, landmarks, rng)
-    dtype = problem.accumulator
-    q_few, k_few = xp.astype(q, dtype, copy=False), xp.astype(k, dtype, copy=False)
+        bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
+        return _State(k_few, joined, bias, rank)
 
-    # Right factor: the query landmarks' exact attention over all keys.
-    edge = xp.full((b, h, landmarks), s, dtype=xp.int64, device=problem.start.device)
-    right = attend(
-        replace(problem, query=xp.astype(q_few, problem.query.dtype, copy=False), start=xp.zeros_like(edge), stop=edge)
-    ).out
-
-    # The core and what it joins, in float64, for each head by itself.
-    def per_head(array: Any) -> Any:
-        own = array.shape[2:]
-        wide = xp.broadcast_to(xp.reshape(array, (b, g, 1, *own)), (b, g, h // g, *own))
-        return xp.reshape(wide, (b, h, *own))
-
-    joined, rank = over_matrices(
-        q_few,
-        per_head(k_few),
-        q_used,
-        per_head(k_used),
-        right,
-        function=partial(_join, scale=problem.scale, rcond=None if pinv == "iter" else rcond, iterations=iterations),
-    )
-    bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
-    return _State(k_few, joined, bias, rank)
+    def apply(self, state: _State, rows: Problem) -> Array:
+        """Attention of the rows over the landmarks, and the values that these stand for."""
+        return attend_to_landmarks(rows, state.key, state.value, state.bias)
 
 
-def _join(
-    q: Any, k: Any, q_used: Any, k_used: Any, right: Any, *, scale: float, rcond: float | None, iterations: int
-) -> tuple[Any, Any]:
-    """pinv(softmax(scale q k^T)) @ right without rows and columns of unused landmarks, and the rank."""
-    xp = array_namespace(q, k)
-    scores = scale * (xp.astype(q, xp.float64) @ xp.matrix_transpose(xp.astype(k, xp.float64)))
-    scores = xp.where(k_used[..., None, :], scores, -xp.inf)
-    top = xp.max(scores, axis=-1, keepdims=True)
-    core = xp.exp(scores - xp.where(top == -xp.inf, xp.zeros_like(top), top))
-    total = xp.sum(core, axis=-1, keepdims=True)
-    core = core / xp.where(total == 0, xp.ones_like(total), total)
-    core = xp.where(q_used[..., None], core, xp.zeros_like(core))
-    wide = xp.astype(right, xp.float64)
-    wide = xp.where(q_used[..., None], wide, xp.zeros_like(wide))
-    if rcond is not None:
-        joined, rank = solve_truncated(core, wide, rcond)
-    else:
-        inverse = iterated_inverse(xp.astype(core, right.dtype), iterations)
-        joined = xp.astype(inverse, xp.float64) @ wide
-        rank = xp.sum(xp.astype(q_used, xp.int64), axis=-1)
-    return xp.astype(joined, right.dtype), rank
-
-
-def _apply(state: _State | None, rows: Problem) -> Partial:
-    if state is None:
-        return attend(rows)
-    xp = rows.xp
-    b, h, g, length, _ = rows.shape
-    _, _, landmarks, e = state.key.shape
-    ev = state.value.shape[3]
-    # The joined values belong to a query head, the landmarks' keys to its group: the groups go to the batch.
-    lead = (b * g, h // g)
-    stop = xp.full((*lead, length), landmarks, dtype=xp.int64, device=rows.start.device)
-    out, lse = softmax_attention(
-        xp.reshape(xp.astype(rows.query, rows.accumulator, copy=False), (*lead, length, e)),
-        xp.broadcast_to(xp.reshape(state.key, (b * g, 1, landmarks, e)), (*lead, landmarks, e)),
-        xp.reshape(state.value, (*lead, landmarks, ev)),
-        xp.zeros_like(stop),
-        stop,
-        scale=rows.scale,
-        bias=xp.reshape(state.bias, (b * g, 1, 1, landmarks)),
-    )
-    return Partial(xp.reshape(out, (b, h, length, ev)), xp.reshape(lse, (b, h, length)))
+def _rank(problem: Problem, state: _State | None) -> Array:
+    """The rank of each head: that of exact attention has as many landmarks as tokens."""
+    if state is not None:
+        return state.rank
+    b, h, _, length, s = problem.shape
+    return problem.xp.full((b, h), min(length, s), dtype=problem.xp.int64, device=problem.start.device)

@@ -1,37 +1,40 @@
 """Heavy hitters: the keys that receive the most attention, and a sliding window."""
 
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
-from nlattn.arrays.arguments import check_choice, check_integer
-from nlattn.arrays.host import stop_gradient
-from nlattn.arrays.random import children, moved
+from nlattn.arrays.random import children
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.attend.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
-from nlattn.attend.intervals import attend
+from nlattn.attend.intervals import interval_attention
 from nlattn.attend.newest_key import with_newest_key
-from nlattn.attend.score_tiles import hide, products, row_tiles
-from nlattn.problem.arguments import prepare
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
+from nlattn.problem.intervals import window_around
 from nlattn.problem.partials import Partial, merge_partials
 from nlattn.problem.problem import Problem
+from nlattn.select.column_sums import column_sums
 
-__all__ = ["heavy_hitter_attention"]
+__all__ = ["HeavyHitter", "heavy_hitter_attention"]
+
+Variant = Literal["nlattn", "paper"]
 
 
 def heavy_hitter_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     heavy: int = 128,
     window: int = 128,
     rows: int = 256,
     *,
-    variant: str = "nlattn",
-    attn_mask: Any = None,
+    variant: Variant = "nlattn",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -84,89 +87,78 @@ def heavy_hitter_attention(
     >>> bool(np.linalg.norm(out - exact) < 0.3 * np.linalg.norm(exact))
     True
     """
-    heavy = check_integer("heavy", heavy)
-    window = check_integer("window", window)
-    rows = check_integer("rows", rows)
-    problem = prepare(
-        "heavy_hitter_attention",
+
+    return run(
+        HeavyHitter(heavy, window, rows, variant=variant),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, heavy, window, rows, variant=variant, rng=rng), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-class _State(NamedTuple):
-    chosen: ChosenKeys
-    window: int
+@dataclass(frozen=True)
+class HeavyHitter(Method[ChosenKeys]):
+    """See `heavy_hitter_attention`."""
 
+    record = Record(
+        name="heavy_hitter",
+        family="sparse",
+        paper="2306.14048",
+        principle="the keys that queries attend to most, and a sliding window",
+        cost=lambda n, heavy, window, rows: n.L * (window + heavy) * (n.E + n.Ev) + rows * n.S * n.E,
+        exact_at=lambda n, heavy, window, rows: heavy >= n.S,
+        causal="weights",
+        masks="keys",
+        budgets=(
+            Budget(name="heavy", ladder=(32, 64, 128, 256, 512), unit="keys"),
+            Budget(name="window", ladder=(32, 64, 128, 256, 512), unit="keys"),
+            Budget(name="rows", ladder=(16, 64, 256), unit="queries"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=False,
+        probe="rows",
+        bounds=("kept_columns", "dropped_mass_identity"),
+    )
 
-def _prepare(
-    problem: Problem, heavy: int, window: int, rows: int, *, variant: str = "nlattn", rng: Any = None
-) -> _State | None:
-    """None where all keys are heavy."""
-    check_choice("variant", variant, ("nlattn", "paper"))
-    children(rng, 0)  # an rng that is not needed must still be one
-    b, h, g, length, s = problem.shape
-    if heavy >= s:
-        return None
-    sample = problem
-    if rows < length:
-        draws = [
-            [r.choice(length, rows, replace=False, shuffle=False) for _ in range(h // g)] for r in children(rng, b * g)
+    heavy: int = 128
+    window: int = 128
+    rows: int = 256
+    variant: Variant = "nlattn"
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> ChosenKeys:
+        """Sum attention over the columns of drawn rows, and choose."""
+        xp = problem.xp
+        b, h, g, length, _ = problem.shape
+        sample = problem
+        if self.rows < length:
+            draws = [
+                [own.choice(length, self.rows, replace=False, shuffle=False) for _ in range(h // g)]
+                for own in children(rng, b * g)
+            ]
+            index = np.asarray(draws, dtype=np.int64).reshape(b, h, self.rows)
+            sample = problem.rows(np.sort(index, axis=-1))
+        sums = column_sums(sample, None if self.variant == "paper" else self.window)
+        seen = problem.key_mask()
+        if seen is not None:
+            sums = xp.where(seen, sums, -xp.inf)
+        return choose_keys(problem, sums, self.heavy)
+
+    def apply(self, state: ChosenKeys, rows: Problem) -> Partial:
+        """The window of each row, and the heavy keys on both sides of it."""
+        start, stop = window_around(rows, self.window)
+        parts = [
+            interval_attention(replace(rows, start=start, stop=stop)),
+            attend_to_chosen(state, rows, rows.start, rows.xp.minimum(start, rows.stop)),
         ]
-        index = np.sort(np.asarray(draws, dtype=np.int64).reshape(b, h, rows), axis=-1)
-        sample = problem.rows(moved(index, problem.start))
-    sums = _column_sums(sample, None if variant == "paper" else window)
-    seen = problem.key_mask()
-    if seen is not None:
-        sums = problem.xp.where(seen, sums, -problem.xp.inf)
-    return _State(choose_keys(problem, sums, heavy), window)
-
-
-def _column_sums(sample: Problem, window: int | None) -> Any:
-    """Softmax mass of each key (B, H, S) over the sampled rows, without that inside their windows."""
-    xp = sample.xp
-    b, h, _, _, s = sample.shape
-    total = xp.zeros((b, h, s), dtype=sample.accumulator, device=sample.query.device)
-    key = xp.astype(stop_gradient(sample.key), sample.accumulator, copy=False)
-    there = xp.arange(s, dtype=sample.start.dtype, device=sample.query.device)
-    for tile in row_tiles(sample):
-        query = xp.astype(stop_gradient(tile.query), sample.accumulator, copy=False) * sample.scale
-        scores = hide(tile, products(tile, query, key[:, :, : tile.key.shape[2], :]))
-        n = scores.shape[-1]
-        if 0 in scores.shape:
-            continue
-        top = xp.max(scores, axis=-1, keepdims=True)
-        mass = xp.exp(scores - xp.where(top == -xp.inf, xp.zeros_like(top), top))
-        size = xp.sum(mass, axis=-1, keepdims=True)
-        inverse = 1 / xp.where(size == 0, xp.ones_like(size), size)
-        if window is not None:
-            distance = there[:n] - tile.position[..., None]
-            mass = xp.where(xp.abs(distance) < window, xp.zeros_like(mass), mass)
-        part = (xp.matrix_transpose(inverse) @ mass)[..., 0, :]
-        rest = xp.zeros((b, h, s - n), dtype=part.dtype, device=part.device)
-        total = total + (part if n == s else xp.concat([part, rest], axis=-1))
-    return total
-
-
-def _apply(state: _State | None, rows: Problem) -> Partial:
-    if state is None:
-        return attend(rows)
-    xp, s = rows.xp, rows.key.shape[2]
-    start = xp.clip(rows.position - (state.window - 1), 0, s)
-    stop = xp.minimum(rows.stop, xp.clip(rows.position + state.window, 0, s))
-    stop = xp.maximum(start, stop)
-    parts = [
-        attend(replace(rows, start=start, stop=stop)),
-        attend_to_chosen(state.chosen, rows, rows.start, xp.minimum(start, rows.stop)),
-    ]
-    if not rows.is_causal:
-        parts.append(attend_to_chosen(state.chosen, rows, stop, rows.stop))
-    return with_newest_key(merge_partials(*parts), rows)
+        if not rows.is_causal:
+            parts.append(attend_to_chosen(state, rows, stop, rows.stop))
+        return with_newest_key(merge_partials(*parts), rows)

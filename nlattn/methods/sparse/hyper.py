@@ -1,32 +1,44 @@
 """HyperAttention: blocks of neighbours, and a uniform sample of the other keys."""
 
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
-from nlattn.arrays.arguments import check_choice, check_integer
+import numpy as np
+from array_api_compat import array_namespace
+
+from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.random import children
-from nlattn.attend.intervals import attend
-from nlattn.attend.sampled_rest import blocks_and_samples, squared_norms
-from nlattn.problem.arguments import prepare
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.halving import Halves, attend_to_halves, prepare_halves
+from nlattn.attend.sampled_rest import attend_to_blocks_and_samples
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
+from nlattn.select.sampled_keys import BlocksAndSamples, choose_blocks_and_samples, squared_norms
 
-__all__ = ["hyper_attention"]
+__all__ = ["Hyper", "hyper_attention"]
+
+Sampling = Literal["uniform", "values"]
+Variant = Literal["nlattn", "paper"]
 
 
 def hyper_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     bucket_size: int = 256,
     samples: int = 256,
     *,
-    sampling: Literal["uniform", "values"] = "uniform",
+    sampling: Sampling = "uniform",
     bits: int = 7,
-    variant: Literal["nlattn", "paper"] = "nlattn",
-    attn_mask: Any = None,
+    variant: Variant = "nlattn",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -92,58 +104,95 @@ def hyper_attention(
     >>> out.shape == q.shape
     True
     """
-    problem = prepare(
-        "hyper_attention",
+
+    return run(
+        Hyper(bucket_size, samples, sampling=sampling, bits=bits, variant=variant),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    state = _prepare(problem, bucket_size, samples, sampling=sampling, bits=bits, variant=variant, rng=rng)
-    part = _apply(state, problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(
-    problem: Problem,
-    bucket_size: int,
-    samples: int,
-    *,
-    sampling: str = "uniform",
-    bits: int = 7,
-    variant: str = "nlattn",
-    rng: Any = None,
-) -> dict[str, Any] | None:
-    """None where the block holds all keys."""
-    size = check_integer("bucket_size", bucket_size)
-    samples = check_integer("samples", samples)
-    bits = check_integer("bits", bits, most=62, why="the bits of an int64")
-    check_choice("sampling", sampling, ("uniform", "values"))
-    check_choice("variant", variant, ("nlattn", "paper"))
-    b, _, g, _, s = problem.shape
-    if size >= s:
-        children(rng, 0)  # an rng that is not needed must still be one
-        return None
-    return {
-        "generators": children(rng, b * g),
-        "size": size,
-        "samples": samples,
-        "bits": bits,
-        "importance": _half_by_values if sampling == "values" else None,
-        "paper": variant == "paper",
-    }
+@dataclass(frozen=True)
+class Hyper(Method[Halves[BlocksAndSamples | None]]):
+    """See `hyper_attention`."""
+
+    record = Record(
+        name="hyper",
+        family="sparse",
+        paper="2310.05869",
+        principle="blocks of similar hash codes, and uniformly sampled keys for the rest",
+        cost=lambda n, bucket_size, samples: n.L * (bucket_size + samples) * (n.E + n.Ev),
+        exact_at=lambda n, bucket_size, samples: bucket_size >= n.S,
+        causal="keys",
+        masks="keys",
+        budgets=(
+            Budget(name="bucket_size", ladder=(64, 128, 256, 512), unit="keys"),
+            Budget(name="samples", ladder=(64, 128, 256, 512), unit="keys"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=False,
+        probe="full",
+        bounds=(
+            "normaliser_mean",
+            "normaliser_variance",
+            "normaliser_variance_limit",
+            "normaliser_deviation",
+            "normaliser_perturbation",
+            "ratio_identity",
+            "ratio_variance",
+            "ratio_error",
+            "sampled_attention_spectral",
+        ),
+    )
+
+    bucket_size: int = 256
+    samples: int = 256
+    sampling: Sampling = "uniform"
+    bits: int = 7
+    variant: Variant = "nlattn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("bits", self.bits, most=62, why="the bits of an int64")
+
+    @property
+    def claims(self) -> Record:
+        """With probabilities that depend on the values the output is not linear in them."""
+        return replace(self.record, linear=self.sampling == "uniform")
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
+        """Hash, sort and draw: once, or for each level of the causal form."""
+        b, _, g, _, _ = problem.shape
+        choose = partial(
+            choose_blocks_and_samples,
+            generators=children(rng, b * g),
+            size=self.bucket_size,
+            samples=self.samples,
+            bits=self.bits,
+            importance=_half_by_values if self.sampling == "values" else None,
+            paper=self.variant == "paper",
+        )
+        # Where a half has no more keys than a row meets, all of them cost no more than the approximation.
+        return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
+
+    def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
+        """Blocks and samples, and exact stretches where causal."""
+        return attend_to_halves(rows, state, attend_to_blocks_and_samples)
 
 
-def _apply(state: dict[str, Any] | None, problem: Problem) -> Partial:
-    return attend(problem) if state is None else blocks_and_samples(problem, **state)
-
-
-def _half_by_values(xp: Any, value: Any, count: Any) -> Any:
-    squares = squared_norms(xp, value)
+def _half_by_values(value: Array, count: Array) -> Array:
+    xp = array_namespace(value)
+    squares = squared_norms(value)
     total = xp.sum(squares, axis=-1, keepdims=True)
-    equal = 1 / xp.astype(xp.where(count == 0, xp.ones_like(count), count), xp.float64)[..., None]
-    return equal + squares / xp.where(total == 0, xp.ones_like(total), total)
+    equal = 1 / xp.astype(nonzero(count), xp.float64)[..., None]
+    return equal + squares / nonzero(total)

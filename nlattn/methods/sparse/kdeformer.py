@@ -1,31 +1,42 @@
 """KDEformer: blocks of neighbours, and keys drawn by the norms of their values."""
 
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
-from nlattn.arrays.arguments import check_choice, check_integer
+import numpy as np
+from array_api_compat import array_namespace
+
+from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.random import children
-from nlattn.attend.intervals import attend
-from nlattn.attend.sampled_rest import blocks_and_samples, squared_norms
-from nlattn.problem.arguments import prepare
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.halving import Halves, attend_to_halves, prepare_halves
+from nlattn.attend.sampled_rest import attend_to_blocks_and_samples
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
+from nlattn.select.sampled_keys import BlocksAndSamples, choose_blocks_and_samples, squared_norms
 
-__all__ = ["kdeformer_attention"]
+__all__ = ["KDEformer", "kdeformer_attention"]
+
+Variant = Literal["nlattn", "paper"]
 
 
 def kdeformer_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     bucket_size: int = 64,
     samples: int = 256,
     *,
     bits: int = 7,
-    variant: Literal["nlattn", "paper"] = "nlattn",
-    attn_mask: Any = None,
+    variant: Variant = "nlattn",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -86,60 +97,102 @@ def kdeformer_attention(
     >>> out.shape == sample.query.shape
     True
     """
-    problem = prepare(
-        "kdeformer_attention",
+
+    return run(
+        KDEformer(bucket_size, samples, bits=bits, variant=variant),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, bucket_size, samples, bits=bits, variant=variant, rng=rng), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(
-    problem: Problem, bucket_size: int, samples: int, *, bits: int = 7, variant: str = "nlattn", rng: Any = None
-) -> dict[str, Any] | None:
-    """None where the block holds all keys."""
-    size = check_integer("bucket_size", bucket_size)
-    samples = check_integer("samples", samples)
-    bits = check_integer("bits", bits, most=62, why="the bits of an int64")
-    paper = check_choice("variant", variant, ("nlattn", "paper")) == "paper"
-    b, _, g, _, s = problem.shape
-    if size >= s:
-        children(rng, 0)  # an rng that is not needed must still be one
-        return None
-    return {
-        "generators": children(rng, b * g),
-        "size": size,
-        "samples": samples,
-        "bits": bits,
-        "importance": _official if paper else _relative_norms,
-        "paper": paper,
-    }
+@dataclass(frozen=True)
+class KDEformer(Method[Halves[BlocksAndSamples | None]]):
+    """See `kdeformer_attention`."""
+
+    record = Record(
+        name="kdeformer",
+        family="sparse",
+        paper="2302.02451",
+        principle="blocks of similar hash codes, and keys sampled by value norms for the rest",
+        cost=lambda n, bucket_size, samples: n.L * (bucket_size + samples) * (n.E + n.Ev),
+        exact_at=lambda n, bucket_size, samples: bucket_size >= n.S,
+        causal="keys",
+        masks="keys",
+        budgets=(
+            Budget(name="bucket_size", ladder=(32, 64, 128, 256), unit="keys"),
+            Budget(name="samples", ladder=(64, 128, 256, 512), unit="keys"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        linear=False,
+        key_permutation=False,
+        deterministic=False,
+        probe="full",
+        bounds=(
+            "normaliser_mean",
+            "normaliser_variance",
+            "normaliser_variance_limit",
+            "normaliser_deviation",
+            "normaliser_perturbation",
+            "ratio_identity",
+            "ratio_variance",
+            "ratio_error",
+            "sampled_attention_spectral",
+        ),
+    )
+
+    bucket_size: int = 64
+    samples: int = 256
+    bits: int = 7
+    variant: Variant = "nlattn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("bits", self.bits, most=62, why="the bits of an int64")
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
+        """Hash, sort and draw: once, or for each level of the causal form."""
+        b, _, g, _, _ = problem.shape
+        choose = partial(
+            choose_blocks_and_samples,
+            generators=children(rng, b * g),
+            size=self.bucket_size,
+            samples=self.samples,
+            bits=self.bits,
+            importance=_official if self.variant == "paper" else _relative_norms,
+            paper=self.variant == "paper",
+        )
+        # Where a half has no more keys than a row meets, all of them cost no more than the approximation.
+        return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
+
+    def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
+        """Blocks and samples, and exact stretches where causal."""
+        return attend_to_halves(rows, state, attend_to_blocks_and_samples)
 
 
-def _apply(state: dict[str, Any] | None, problem: Problem) -> Partial:
-    return attend(problem) if state is None else blocks_and_samples(problem, **state)
-
-
-def _relative_norms(xp: Any, value: Any, count: Any) -> Any:
+def _relative_norms(value: Array, count: Array) -> Array:
     """The norms of the rows (v / s, 1)."""
-    squares = squared_norms(xp, value)
+    xp = array_namespace(value)
+    squares = squared_norms(value)
     mean = xp.sum(squares, axis=-1, keepdims=True) / xp.astype(xp.clip(count, 1, None), xp.float64)[..., None]
-    return xp.sqrt(1 + squares / xp.where(mean == 0, xp.ones_like(mean), mean))
+    return xp.sqrt(1 + squares / nonzero(mean))
 
 
-def _official(xp: Any, value: Any, count: Any) -> Any:
+def _official(value: Array, count: Array) -> Array:
     """|(v, 1)| / lambda + 1 / S; masked values are 0, and S and lambda count what is not masked."""
-    wide, number = xp.astype(value, xp.float64), xp.astype(xp.clip(count, 1, None), xp.float64)[..., None]
+    xp = array_namespace(value)
+    wide, size = xp.astype(value, xp.float64), xp.astype(xp.clip(count, 1, None), xp.float64)[..., None]
     sums = xp.sum(wide, axis=2)[..., None, :]
-    corner = xp.concat([sums, number[..., None]], axis=-1)
+    corner = xp.concat([sums, size[..., None]], axis=-1)
     gram = xp.concat([xp.matrix_transpose(wide) @ wide, sums], axis=2)
     gram = xp.concat([gram, xp.matrix_transpose(corner)], axis=3)
     largest = xp.linalg.eigvalsh(gram)[..., -1:]
-    return xp.sqrt(1 + xp.sum(wide * wide, axis=-1)) / largest + 1 / number
+    return xp.sqrt(1 + xp.sum(wide * wide, axis=-1)) / largest + 1 / size

@@ -1,33 +1,41 @@
 """Loki: exact attention over the keys with the largest scores in a few dimensions."""
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
-from nlattn.arrays.arguments import check_choice, check_integer
+import numpy as np
+
+from nlattn.arrays.guards import exp_weights, log_mass, nonzero
 from nlattn.arrays.host import stop_gradient
-from nlattn.attend.intervals import attend
-from nlattn.attend.score_tiles import attend_to, hide, products, row_tiles, stacked
+from nlattn.arrays.typing import Array
+from nlattn.attend.own_keys import attend_to, stacked
 from nlattn.kernels.choose_largest import choose_largest
-from nlattn.problem.arguments import prepare
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record, Sizes
 from nlattn.problem.partials import Partial, merge_partials
 from nlattn.problem.problem import Problem
+from nlattn.problem.scores import hide, products, row_tiles
 from nlattn.select.largest_scores import are_chosen
 from nlattn.select.score_basis import key_basis, score_basis
 
-__all__ = ["loki_attention"]
+__all__ = ["Loki", "loki_attention"]
+
+Form = Literal["selected", "fused"]
+Basis = Literal["balanced", "keys"]
 
 BASES = {"balanced": score_basis, "keys": key_basis}
 
 
 def loki_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     top_k: int = 256,
     rank: int = 16,
     *,
-    form: str = "selected",
-    basis: str = "balanced",
-    attn_mask: Any = None,
+    form: Form = "selected",
+    basis: Basis = "balanced",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
@@ -81,97 +89,125 @@ def loki_attention(
     >>> bool(np.linalg.norm(out - exact) < 0.2 * np.linalg.norm(exact))
     True
     """
-    top_k = check_integer("top_k", top_k)
-    rank = check_integer("rank", rank)
-    problem = prepare(
-        "loki_attention",
+
+    return run(
+        Loki(top_k, rank, form=form, basis=basis),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, top_k, rank, form=form, basis=basis), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
 class _State(NamedTuple):
-    """left (B, X, E, r), by which queries are multiplied, or None; the keys in the basis (B, X, S, r); their mean."""
+    """What scores of a few dimensions are made of.
 
-    top_k: int
-    fused: bool
-    left: Any
-    key: Any
-    mean: Any
+    left (B, X, E, r) is what queries are multiplied by, or None for exact scores; key (B, X, S, r) the keys in the same
+    basis; mean (B, G, 1, E) that of the keys.
+    """
 
-
-def _prepare(
-    problem: Problem, top_k: int, rank: int, *, form: str = "selected", basis: str = "balanced"
-) -> _State | None:
-    """None where all scores are exact and all keys are used."""
-    check_choice("form", form, ("selected", "fused"))
-    check_choice("basis", basis, tuple(BASES))
-    xp = problem.xp
-    e, s = problem.query.shape[3], problem.key.shape[2]
-    fused = form == "fused"
-    if top_k >= s or (fused and rank >= e):
-        return None
-    key = xp.astype(problem.key if fused else stop_gradient(problem.key), problem.accumulator, copy=False)
-    if rank >= e:
-        return _State(top_k, False, None, key, None)
-    left, right, mean = BASES[basis](problem, rank)
-    b, x, _, _ = right.shape
-    g = key.shape[1]
-    few = (key - mean)[:, :, None, :, :] @ xp.reshape(right, (b, g, x // g, e, rank))
-    return _State(top_k, fused, left, xp.reshape(few, (b, x, s, rank)), mean)
+    left: Array | None
+    key: Array
+    mean: Array | None
 
 
-def _apply(state: _State | None, rows: Problem) -> Partial:
-    if state is None:
-        return attend(rows)
-    parts = []
-    for tile in row_tiles(rows):
-        scores = _scores(tile, state)
-        values, index = choose_largest(stop_gradient(scores), min(state.top_k, scores.shape[-1]))
-        part = attend_to(tile, index, values != -rows.xp.inf)
-        parts.append(merge_partials(part, _others(tile, scores, values, index)) if state.fused else part)
-    return stacked(rows.xp, parts)
+@dataclass(frozen=True)
+class Loki(Method[_State]):
+    """See `loki_attention`."""
 
-
-def _scores(tile: Problem, state: _State) -> Any:
-    """Approximate scores of a tile, -inf where hidden; where they are only compared, less a number for each row."""
-    xp = tile.xp
-    query = (
-        xp.astype(tile.query if state.fused else stop_gradient(tile.query), tile.accumulator, copy=False) * tile.scale
+    record = Record(
+        name="loki",
+        family="sparse",
+        paper="2406.02542",
+        principle="the keys with the largest scores in a few dimensions",
+        # Selecting from a score costs about as much as 128 multiplications.
+        cost=lambda n, top_k, rank: (
+            n.L * n.S * (rank + 128) + n.L * top_k * (n.E + n.Ev) + (n.L + n.S) * n.E * (n.E + rank)
+        ),
+        exact_at=lambda n, top_k, rank: top_k >= n.S,
+        causal="weights",
+        masks="any",
+        budgets=(
+            Budget(name="top_k", ladder=(32, 64, 128, 256, 512), unit="keys"),
+            Budget(name="rank", ladder=(4, 8, 16, 32), unit="dimensions"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=True,
+        deterministic=True,
+        probe="rows",
+        bounds=("projected_scores", "selected_score", "selected_mass", "dropped_mass_identity"),
     )
-    if state.left is None:
-        return hide(tile, products(tile, query, state.key[:, :, : tile.key.shape[2], :]))
-    scores = products(
-        tile, products(tile, query, xp.matrix_transpose(state.left)), state.key[:, :, : tile.key.shape[2], :]
-    )
-    if state.fused:
-        scores = scores + products(tile, query, state.mean)
-    return hide(tile, scores)
+
+    top_k: int = 256
+    rank: int = 16
+    form: Form = "selected"
+    basis: Basis = "balanced"
+
+    @property
+    def claims(self) -> Record:
+        """Where approximate scores enter the output, its gradient misses that of the basis."""
+        return replace(self.record, differentiable=self.form == "selected")
+
+    def is_exact(self, sizes: Sizes) -> bool:
+        """With all keys, or with all keys by exact scores."""
+        return super().is_exact(sizes) or (self.form == "fused" and self.rank >= sizes.E)
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
+        """The basis, and the keys in it."""
+        xp = problem.xp
+        e, s = problem.query.shape[3], problem.key.shape[2]
+        key = problem.key if self.form == "fused" else stop_gradient(problem.key)
+        key = xp.astype(key, problem.accumulator, copy=False)
+        if self.rank >= e:
+            return _State(None, key, None)
+        left, right, mean = BASES[self.basis](problem, self.rank)
+        b, x, _, _ = right.shape
+        g = key.shape[1]
+        few = (key - mean)[:, :, None, :, :] @ xp.reshape(right, (b, g, x // g, e, self.rank))
+        return _State(left, xp.reshape(few, (b, x, s, self.rank)), mean)
+
+    def apply(self, state: _State, rows: Problem) -> Partial:
+        """Tiles of rows: approximate scores, a choice, attention over it, and over the others if they have a share."""
+        parts = []
+        for tile in row_tiles(rows):
+            scores = self._scores(state, tile)
+            values, index = choose_largest(stop_gradient(scores), min(self.top_k, scores.shape[-1]))
+            part = attend_to(tile, index, values != -rows.xp.inf)
+            if self.form == "fused":
+                part = merge_partials(part, _others(tile, scores, values, index))
+            parts.append(part)
+        return stacked(rows.xp, parts)
+
+    def _scores(self, state: _State, tile: Problem) -> Array:
+        """Approximate scores of a tile, -inf where hidden; where they are only compared, less a number for each row."""
+        fused = self.form == "fused"
+        query = tile.query if fused else stop_gradient(tile.query)
+        query = tile.xp.astype(query, tile.accumulator, copy=False) * tile.scale
+        key = state.key[:, :, : tile.key.shape[2], :]
+        if state.left is None:
+            return hide(tile, products(tile, query, key))
+        scores = products(tile, products(tile, query, tile.xp.matrix_transpose(state.left)), key)
+        if fused and state.mean is not None:
+            scores = scores + products(tile, query, state.mean)
+        return hide(tile, scores)
 
 
-def _others(tile: Problem, scores: Any, values: Any, index: Any) -> Partial:
+def _others(tile: Problem, scores: Array, values: Array, index: Array) -> Partial:
     """Softmax attention by approximate scores over the keys that were not chosen."""
     xp = tile.xp
     b, h, g, length, s = tile.shape
-    if s == 0:
-        none = xp.sum(scores, axis=-1)
-        return Partial(
-            none[..., None] + xp.zeros((tile.value.shape[3],), dtype=none.dtype, device=none.device), none - xp.inf
-        )
-    scores = xp.where(are_chosen(scores, values, index), -xp.inf, scores)
-    top = xp.max(scores, axis=-1, keepdims=True)
-    safe = xp.where(top == -xp.inf, xp.zeros_like(top), top)
-    weights = xp.exp(scores - safe)
-    total = xp.sum(weights, axis=-1, keepdims=True)
-    empty = total == 0
-    total = xp.where(empty, xp.ones_like(total), total)
     value = xp.astype(tile.value, tile.accumulator, copy=False)
-    out = xp.reshape(xp.reshape(weights, (b, g, h // g * length, s)) @ value, (b, h, length, value.shape[3])) / total
-    return Partial(out, xp.where(empty, -xp.inf, safe + xp.log(total))[..., 0])
+    if s == 0:
+        none = xp.full((b, h, length), -xp.inf, dtype=value.dtype, device=value.device)
+        return Partial(xp.zeros((b, h, length, value.shape[3]), dtype=value.dtype, device=value.device), none)
+    weights, shift = exp_weights(xp.where(are_chosen(scores, values, index), -xp.inf, scores))
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    sums = xp.reshape(weights, (b, g, h // g * length, s)) @ value
+    out = xp.reshape(sums, (b, h, length, value.shape[3])) / nonzero(total)
+    return Partial(out, log_mass(shift, total)[..., 0])

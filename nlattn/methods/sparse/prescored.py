@@ -1,34 +1,36 @@
 """Prescored attention: a few keys, chosen before any query is looked at."""
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-from nlattn.arrays.arguments import check_choice, check_integer
-from nlattn.arrays.random import children
+import numpy as np
+
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.attend.chosen_keys import ChosenKeys, attend_to_chosen, choose_keys
-from nlattn.attend.intervals import attend
 from nlattn.attend.newest_key import with_newest_key
-from nlattn.problem.arguments import prepare
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
 from nlattn.select.key_scores import distance_scores, leverage_key_scores
 from nlattn.select.usable_keys import seen_keys
 
-__all__ = ["prescored_attention"]
+__all__ = ["Prescored", "prescored_attention"]
 
-SCORES = {"kmeans": distance_scores, "leverage": leverage_key_scores}
+Score = Literal["kmeans", "leverage"]
 
 
 def prescored_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     keep: int = 256,
     *,
-    score: str = "kmeans",
-    attn_mask: Any = None,
+    score: Score = "kmeans",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -82,35 +84,61 @@ def prescored_attention(
     >>> bool(np.linalg.norm(out - exact) < 0.2 * np.linalg.norm(exact))
     True
     """
-    keep = check_integer("keep", keep)
-    problem = prepare(
-        "prescored_attention",
+
+    return run(
+        Prescored(keep, score=score),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, keep, score=score, rng=rng), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(problem: Problem, keep: int, *, score: str = "kmeans", rng: Any = None) -> ChosenKeys | None:
-    """None where all keys are kept."""
-    check_choice("score", score, tuple(SCORES))
-    children(rng, 0)  # an rng that is not needed must still be one
-    if keep >= problem.key.shape[2]:
-        return None
-    xp = problem.xp
-    scores = SCORES[score](problem, keep, rng)
-    seen = seen_keys(problem)
-    return choose_keys(problem, scores if seen is None else xp.where(seen, scores, -xp.inf), keep)
+@dataclass(frozen=True)
+class Prescored(Method[ChosenKeys]):
+    """See `prescored_attention`."""
 
+    record = Record(
+        name="prescored",
+        family="sparse",
+        paper="2505.11040",
+        principle="keys that stand out among the keys",
+        cost=lambda n, keep: n.L * keep * (n.E + n.Ev) + 3 * n.S * keep * n.E,
+        exact_at=lambda n, keep: keep >= n.S,
+        causal="weights",
+        masks="keys",
+        budgets=(Budget(name="keep", ladder=(64, 128, 256, 512, 1024), unit="keys"),),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=False,
+        probe="rows",
+        bounds=("dropped_mass", "dropped_mass_identity"),
+    )
 
-def _apply(state: ChosenKeys | None, rows: Problem) -> Partial:
-    if state is None:
-        return attend(rows)
-    return with_newest_key(attend_to_chosen(state, rows, rows.start, rows.stop), rows)
+    keep: int = 256
+    score: Score = "kmeans"
+
+    @property
+    def claims(self) -> Record:
+        """Leverage scores draw nothing, do not depend on the order of the keys, and have no gradient of their own."""
+        if self.score == "kmeans":
+            return self.record
+        return replace(self.record, deterministic=True, key_permutation=True, differentiable=False)
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> ChosenKeys:
+        """Score the keys, and choose."""
+        xp = problem.xp
+        scores = distance_scores(problem, self.keep, rng) if self.score == "kmeans" else leverage_key_scores(problem)
+        seen = seen_keys(problem)
+        return choose_keys(problem, scores if seen is None else xp.where(seen, scores, -xp.inf), self.keep)
+
+    def apply(self, state: ChosenKeys, rows: Problem) -> Partial:
+        """The kept keys that each row may see, or the newest key."""
+        return with_newest_key(attend_to_chosen(state, rows, rows.start, rows.stop), rows)

@@ -1,47 +1,50 @@
 """Reformer: rounds of locality-sensitive hashing, each query beside the keys of its bucket."""
 
-import copy
 import math
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from nlattn.arrays.arguments import check_choice, check_integer
 from nlattn.arrays.host import concrete_or
 from nlattn.arrays.random import children
 from nlattn.arrays.rows import unit_rows
-from nlattn.attend.intervals import attend
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.equal_codes import attend_to_equal_codes
 from nlattn.attend.newest_key import newest_key, with_newest_key
 from nlattn.attend.rounds import attend_in_rounds
 from nlattn.kernels.hash_codes import hash_codes
-from nlattn.problem.arguments import prepare
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record, Sizes
 from nlattn.problem.partials import Partial, merge_partials
 from nlattn.problem.problem import Problem
-from nlattn.select.block_pairs import centred, hashed_keys, hashed_queries, pair_blocks
-from nlattn.select.draw_per_head import drawn
-from nlattn.select.equal_codes import attend_in_true_buckets
-from nlattn.select.usable_keys import valid_keys
+from nlattn.select.block_pairs import Pairing, centred, hashed_keys, hashed_queries, pair_blocks
+from nlattn.select.draw_per_head import draw_per_head
+from nlattn.select.usable_keys import Keys, valid_keys
 
-__all__ = ["reformer_attention"]
+__all__ = ["Reformer", "reformer_attention"]
 
-# Buckets above which a hash is a product of two, whose cost grows with the square root of their number.
+Multiplicity = Literal["unique", "sum", "ht"]
+Variant = Literal["nlattn", "paper"]
+
+#: Above so many buckets a hash is a product of two, whose cost grows with the square root of their number.
 PRODUCT = 128
 
 
 def reformer_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     bucket_size: int = 64,
     rounds: int = 4,
     *,
-    multiplicity: Literal["unique", "sum", "ht"] | None = None,
+    multiplicity: Multiplicity | None = None,
     shared_qk: bool | None = None,
-    variant: Literal["nlattn", "paper"] = "nlattn",
-    attn_mask: Any = None,
+    variant: Variant = "nlattn",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -118,58 +121,152 @@ def reformer_attention(
     >>> out.shape == sample.query.shape
     True
     """
-    problem = prepare(
-        "reformer_attention",
+
+    return run(
+        Reformer(bucket_size, rounds, multiplicity=multiplicity, shared_qk=shared_qk, variant=variant),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    options = {"multiplicity": multiplicity, "shared_qk": shared_qk, "variant": variant, "rng": rng}
-    part = _apply(_prepare(problem, bucket_size, rounds, **options), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(
-    problem: Problem,
-    bucket_size: int,
-    rounds: int,
-    *,
-    multiplicity: str | None = None,
-    shared_qk: bool | None = None,
-    variant: str = "nlattn",
-    rng: Any = None,
-) -> dict[str, Any] | None:
-    """None for exact attention."""
-    size, rounds = check_integer("bucket_size", bucket_size), check_integer("rounds", rounds)
-    paper = check_choice("variant", variant, ("nlattn", "paper")) == "paper"
-    if multiplicity is None:
-        multiplicity = "sum" if paper else "unique"
-    check_choice("multiplicity", multiplicity, ("unique", "sum", "ht"))
-    if shared_qk is not None and not isinstance(shared_qk, bool | np.bool):
-        raise TypeError(f"shared_qk must be a bool, got {shared_qk!r}")
-    shared = paper if shared_qk is None else bool(shared_qk)
-    if shared:
-        _check_shared(problem)
-    b, _, g, _, s = problem.shape
-    if size >= s:
-        if not shared:
-            children(rng, 0)  # an rng that is not needed must still be one
-            return None
-        # One block holds all keys.
-        rounds, multiplicity = 1, "unique"
-    return {
-        "generators": children(rng, b * g),
-        "size": size,
-        "rounds": rounds,
-        "multiplicity": multiplicity,
-        "shared": shared,
-        "centre": not paper,
-    }
+class _Hashed(NamedTuple):
+    """Queries (B, H, L, E) and keys (B, G, S, E) as they were hashed, and their codes (B, H, R, L) and (B, K, R, S)."""
+
+    query: Array
+    key: Array
+    row_codes: Array
+    key_codes: Array
+    factors: tuple[int, ...]
+
+
+class _State(NamedTuple):
+    """The pairs of blocks of each round; for "ht" the codes, of which all equal ones meet."""
+
+    pairings: list[Pairing]
+    hashed: _Hashed | None
+
+
+@dataclass(frozen=True)
+class Reformer(Method[_State]):
+    """See `reformer_attention`."""
+
+    record = Record(
+        name="reformer",
+        family="sparse",
+        paper="2001.04451",
+        principle="blocks of equal hash codes, and the blocks before them, in several rounds",
+        cost=lambda n, bucket_size, rounds: n.L * rounds * 2 * bucket_size * (n.E + n.Ev),
+        exact_at=lambda n, bucket_size, rounds: bucket_size >= n.S,
+        causal="weights",
+        masks="keys",
+        budgets=(
+            Budget(name="bucket_size", ladder=(32, 64, 128, 256), unit="keys"),
+            Budget(name="rounds", ladder=(1, 2, 4, 8), unit="rounds"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=False,
+        probe="full",
+        bounds=("dropped_mass", "dropped_mass_identity", "cross_polytope_collision"),
+    )
+
+    bucket_size: int = 64
+    rounds: int = 4
+    multiplicity: Multiplicity | None = None
+    shared_qk: bool | None = None
+    variant: Variant = "nlattn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.shared_qk is not None and not isinstance(self.shared_qk, bool | np.bool):
+            raise TypeError(f"shared_qk must be a bool, got {self.shared_qk!r}")
+
+    @property
+    def shares(self) -> bool:
+        """Whether queries are keys."""
+        return self.variant == "paper" if self.shared_qk is None else bool(self.shared_qk)
+
+    def counts(self, s: int) -> Multiplicity:
+        """What a key counts that meets a query in several rounds; one block that holds all S keys needs one round."""
+        if self.bucket_size >= s:
+            return "unique"
+        return self.multiplicity or ("sum" if self.variant == "paper" else "unique")
+
+    def is_exact(self, sizes: Sizes) -> bool:
+        """Queries that are keys, of unit length and without themselves, are not what exact attention is of."""
+        return super().is_exact(sizes) and not self.shares
+
+    def check(self, problem: Problem) -> None:
+        """Refuse another key than the query where queries are keys."""
+        if self.shares:
+            _check_shared(problem)
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
+        """Hash and sort, round by round."""
+        keys = valid_keys(problem)
+        hashed = self._hashed(problem, keys, rng)
+        if self.counts(problem.key.shape[2]) == "ht":
+            return _State([], hashed)
+        rounds = hashed.key_codes.shape[2]
+        theirs = [hashed.key_codes[:, :, r, :] for r in range(rounds)]
+        same = hashed.row_codes is hashed.key_codes
+        ours = theirs if same else [hashed.row_codes[:, :, r, :] for r in range(rounds)]
+        return _State([pair_blocks(*codes, keys, self.bucket_size) for codes in zip(ours, theirs, strict=True)], None)
+
+    def apply(self, state: _State, rows: Problem) -> Partial:
+        """Blocks and the blocks before them, round by round; or all keys of equal code."""
+        xp = rows.xp
+        b, _, _, _, s = rows.shape
+        keys, multiplicity = valid_keys(rows), self.counts(s)
+        if self.shares:
+            own = xp.astype(keys.key, rows.accumulator, copy=False)
+            keys = keys._replace(key=unit_rows(own)[0])
+        newest = newest_key(rows, keys, rows.position + 1 if self.shares else rows.stop)
+        places = xp.arange(s, dtype=rows.start.dtype, device=rows.start.device)
+        places = xp.broadcast_to(places, (b, keys.heads, s))
+        barred, initial = None, None
+        if self.shares:
+            barred = rows.position, places
+        elif rows.is_causal:
+            barred, initial = (newest.place, places), newest.part()
+        if state.hashed is not None:
+            part = attend_to_equal_codes(rows, keys, *state.hashed, self.bucket_size, barred=barred)
+            part = part if initial is None else merge_partials(initial, part)
+        else:
+            unique = multiplicity == "unique"
+            part = attend_in_rounds(
+                rows, keys, state.pairings, unique=unique, look_back=True, barred=barred, initial=initial
+            )
+        return with_newest_key(part, rows, newest) if self.shares or multiplicity == "ht" else part
+
+    def _hashed(self, problem: Problem, keys: Keys, rng: np.random.Generator) -> _Hashed:
+        xp, dtype = problem.xp, problem.accumulator
+        b, _, g, _, s = problem.shape
+        rounds = self.rounds if self.bucket_size < s else 1
+        factors = _factors(-(-s // self.bucket_size))
+        shape = (rounds, sum(factors), problem.query.shape[3])
+        generators = children(rng, b * g)
+        rotations = draw_per_head(problem, generators, np.random.Generator.standard_normal, shape, dtype)
+        both = (problem.query, problem.key) if self.variant == "paper" else centred(problem, keys)
+        query, key = (xp.astype(x, dtype, copy=False) for x in both)
+        key_codes = hashed_keys(lambda x, p: hash_codes(x, p, factors), key, rotations, keys.heads)
+        if not self.shares:
+            row_codes = hashed_queries(lambda x, p: hash_codes(x, p, factors), query, rotations, g)
+            return _Hashed(query, key, row_codes, key_codes, factors)
+        row_codes = key_codes
+        if keys.valid is not None:
+            # Masked tokens stand last as queries too, and do not matter to the others.
+            row_codes = xp.where(keys.valid[:, :, None, :], row_codes, math.prod(2 * f for f in factors))
+        return _Hashed(key, key, row_codes, key_codes, factors)
 
 
 def _check_shared(problem: Problem) -> None:
@@ -184,51 +281,6 @@ def _check_shared(problem: Problem) -> None:
     )
     if not same:
         raise ValueError("key must equal query for shared_qk=True, got another one; pass query as key")
-
-
-def _apply(state: dict[str, Any] | None, problem: Problem) -> Partial:
-    if state is None or 0 in problem.shape:
-        return attend(problem)
-    xp, dtype = problem.xp, problem.accumulator
-    b, _, g, _, s = problem.shape
-    keys, shared = valid_keys(problem), state["shared"]
-    heads = keys.heads
-
-    factors = _factors(-(-s // state["size"]))
-    shape = (state["rounds"], sum(factors), problem.query.shape[3])
-    rotations = drawn(problem, copy.deepcopy(state["generators"]), np.random.Generator.standard_normal, shape, dtype)
-    hashed = centred(problem, keys) if state["centre"] else (problem.query, problem.key)
-    query, key = (xp.astype(x, dtype, copy=False) for x in hashed)
-    if shared:
-        query = key
-        keys = keys._replace(key=unit_rows(xp.astype(keys.key, dtype, copy=False))[0])
-    key_codes = hashed_keys(lambda x, p: hash_codes(x, p, factors), key, rotations, heads)
-    row_codes = key_codes
-    if not shared:
-        row_codes = hashed_queries(lambda x, p: hash_codes(x, p, factors), query, rotations, g)
-    elif keys.valid is not None:
-        # Masked tokens stand last as queries too, and do not matter to the others.
-        row_codes = xp.where(keys.valid[:, :, None, :], row_codes, math.prod(2 * f for f in factors))
-
-    newest = newest_key(problem, keys, problem.position + 1 if shared else problem.stop)
-    places = xp.broadcast_to(xp.arange(s, dtype=problem.start.dtype, device=problem.start.device), (b, heads, s))
-    barred, initial = None, None
-    if shared:
-        barred = problem.position, places
-    elif problem.is_causal:
-        barred, initial = (newest.index, places), newest.part()
-    if state["multiplicity"] == "ht":
-        part = attend_in_true_buckets(
-            problem, keys, (row_codes, key_codes), (query, key), factors, state["size"], barred=barred
-        )
-        part = part if initial is None else merge_partials(initial, part)
-    else:
-        theirs = [key_codes[:, :, r, :] for r in range(state["rounds"])]
-        ours = theirs if row_codes is key_codes else [row_codes[:, :, r, :] for r in range(state["rounds"])]
-        pairings = (pair_blocks(*codes, keys, state["size"]) for codes in zip(ours, theirs, strict=True))
-        unique = state["multiplicity"] == "unique"
-        part = attend_in_rounds(problem, keys, pairings, unique=unique, look_back=True, barred=barred, initial=initial)
-    return with_newest_key(part, problem, newest) if shared or state["multiplicity"] == "ht" else part
 
 
 def _factors(blocks: int) -> tuple[int, ...]:

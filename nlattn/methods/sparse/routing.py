@@ -1,37 +1,43 @@
 """Routing attention: queries meet the keys that are near the same centres."""
 
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
-from nlattn.arrays.arguments import check_choice, check_integer, floating
+import numpy as np
+
+from nlattn.arrays.arguments import check_integer, floating
 from nlattn.arrays.namespaces import namespace
-from nlattn.arrays.random import children
 from nlattn.arrays.rows import unit_rows
-from nlattn.attend.cluster_members import Routes, in_clusters, in_nearest, joined, sorted_keys
-from nlattn.attend.intervals import attend
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.cluster_members import Members, SortedKeys, averaged, in_clusters, in_nearest, joined, sorted_keys
 from nlattn.attend.newest_key import with_newest_key
-from nlattn.problem.arguments import prepare
-from nlattn.problem.partials import Partial
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
+from nlattn.problem.partials import Partial, SignedPartial
 from nlattn.problem.problem import Problem
 from nlattn.select.shared_centres import directions, memberships, nearest, shared_centres, taken_by_centres
 from nlattn.select.usable_keys import seen_keys
 
-__all__ = ["routing_attention"]
+__all__ = ["Routing", "routing_attention"]
+
+Fallback = Literal["nearest", "zero"]
+Variant = Literal["nlattn", "paper"]
 
 
 def routing_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     window: int = 256,
     *,
     clusters: int | None = None,
-    centres: Any = None,
-    fallback: str = "nearest",
-    variant: str = "nlattn",
-    attn_mask: Any = None,
+    centres: Array | None = None,
+    fallback: Fallback = "nearest",
+    variant: Variant = "nlattn",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -90,89 +96,122 @@ def routing_attention(
     >>> bool(np.linalg.norm(out - exact) < 0.5 * np.linalg.norm(exact))
     True
     """
-    window = check_integer("window", window)
-    problem = prepare(
-        "routing_attention",
+
+    return run(
+        Routing(window, clusters=clusters, centres=centres, fallback=fallback, variant=variant),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    if return_lse and variant == "paper":
-        raise ValueError("return_lse must be False for variant 'paper': a mean of outputs has no log-sum-exp")
-    state = _prepare(problem, window, clusters=clusters, centres=centres, fallback=fallback, variant=variant, rng=rng)
-    part = _apply(state, problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(
-    problem: Problem,
-    window: int,
-    *,
-    clusters: int | None = None,
-    centres: Any = None,
-    fallback: str = "nearest",
-    variant: str = "nlattn",
-    rng: Any = None,
-) -> Routes | None:
-    """None where each centre takes all keys."""
-    check_choice("fallback", fallback, ("nearest", "zero"))
-    check_choice("variant", variant, ("nlattn", "paper"))
-    children(rng, 0)  # an rng that is not needed must still be one
-    xp = problem.xp
-    b, _, g, length, s = problem.shape
-    if centres is not None:
-        centres = _given(problem, centres, clusters)
-    elif clusters is not None:
-        clusters = check_integer("clusters", clusters)
-    if window >= s or 0 in (b, length):
-        return None
-    kind = "given" if centres is not None else "mean" if variant == "paper" else "common"
-    found = directions(problem, seen_keys(problem), kind)
-    if centres is None:
-        centres = shared_centres(xp, found, min(clusters or -(-s // window), length + s), rng)
-    else:
-        centres = xp.broadcast_to(unit_rows(xp.astype(centres, problem.accumulator))[0], (b, g, *centres.shape[-2:]))
-    queries, _ = taken_by_centres(xp, centres, found.query, min(length, -(-window * length // s)))
-    keys, there = taken_by_centres(xp, centres, found.key, window, found.seen)
-    labels = nearest(xp, centres, found.query) if fallback == "nearest" else None
-    return Routes(queries, keys, there, labels, variant == "paper")
+class _State(NamedTuple):
+    members: Members
+    keys: SortedKeys
 
 
-def _given(problem: Problem, centres: Any, clusters: int | None) -> Any:
-    namespace(query=problem.query, centres=centres)
+@dataclass(frozen=True, eq=False)
+class Routing(Method[_State]):
+    """See `routing_attention`."""
+
+    record = Record(
+        name="routing",
+        family="sparse",
+        paper="2003.05997",
+        principle="queries and keys that are nearest to the same k-means centre",
+        cost=lambda n, window: (
+            n.L * window * (n.E + n.Ev) + (n.L + n.S) * n.S / window * n.E + 320 * (n.S / window) ** 2 * n.E
+        ),
+        exact_at=lambda n, window: window >= n.S,
+        causal="weights",
+        masks="keys",
+        budgets=(Budget(name="window", ladder=(64, 128, 256, 512), unit="keys"),),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=False,
+        probe="full",
+        bounds=("dropped_mass", "dropped_mass_identity"),
+    )
+
+    window: int = 256
+    clusters: int | None = None
+    centres: Array | None = None
+    fallback: Fallback = "nearest"
+    variant: Variant = "nlattn"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.centres is None and self.clusters is not None:
+            object.__setattr__(self, "clusters", check_integer("clusters", self.clusters))
+
+    @property
+    def claims(self) -> Record:
+        """A mean of outputs has no log-sum-exp."""
+        return replace(self.record, partial=self.variant == "nlattn")
+
+    def check(self, problem: Problem) -> None:
+        """Refuse given centres of another library, shape or number."""
+        if self.centres is not None:
+            _given(problem, self.centres, self.clusters)
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
+        """Find the centres, what each of them takes, and sort the keys by centre."""
+        _, _, _, length, s = problem.shape
+        seen = seen_keys(problem)
+        paper = self.variant == "paper"
+        found = directions(problem, seen, "given" if self.centres is not None else "mean" if paper else "common")
+        if self.centres is None:
+            clusters = min(self.clusters or -(-s // self.window), length + s)
+            centres = shared_centres(problem, found, clusters, rng)
+        else:
+            centres = _given(problem, self.centres, self.clusters)
+        queries, _ = taken_by_centres(centres, found.query, min(length, -(-self.window * length // s)))
+        keys, there = taken_by_centres(centres, found.key, self.window, found.seen)
+        labels = nearest(centres, found.query) if self.fallback == "nearest" else None
+        members = Members(queries, keys, there, memberships(queries, length), labels)
+        return _State(members, sorted_keys(problem, members))
+
+    def apply(self, state: _State, rows: Problem) -> Partial | SignedPartial:
+        """Attention in each cluster, and of the queries that no centre took; then all of one query together."""
+        xp = rows.xp
+        b, h, _, length, _ = rows.shape
+        members, keys = state
+        once = self.variant == "nlattn"
+        parts = [in_clusters(rows, members, keys, once=once)]
+        index = [xp.reshape(members.queries, (b, h, parts[0].lse.shape[2]))]
+        if members.labels is not None:
+            free = members.routed.counts == 0
+            rest = xp.where(free, members.labels, xp.full_like(members.labels, keys.clusters))
+            others = in_nearest(rows, rest, keys)
+            if others is not None:
+                parts.append(others[0])
+                index.append(others[1])
+        rows_of_parts = xp.concat(index, axis=-1)
+        if once:
+            part = joined(parts, rows_of_parts, length)
+            return part if members.labels is None else with_newest_key(part, rows)
+        mean = averaged(parts, rows_of_parts, length)
+        return mean if members.labels is None else with_newest_key(mean, rows)
+
+
+def _given(problem: Problem, centres: Array, clusters: int | None) -> Array:
+    """Given centres, checked, as unit vectors (B, G, C, E)."""
+    xp = namespace(query=problem.query, centres=centres)
     centres = floating("centres", centres)
-    g, e = problem.key.shape[1], problem.key.shape[3]
+    b, _, g, _, _ = problem.shape
+    e = problem.key.shape[3]
     shape = tuple(centres.shape)
     if len(shape) != 3 or shape[0] != g or shape[1] == 0 or shape[2] != e:
         raise ValueError(f"centres must have shape (heads_kv, clusters, E) = ({g}, clusters, {e}), got {shape}")
     if clusters not in (None, shape[1]):
         raise ValueError(f"clusters must be the number of centres, {shape[1]}, or None, got {clusters!r}")
-    return centres
-
-
-def _apply(state: Routes | None, problem: Problem) -> Partial:
-    if state is None:
-        return attend(problem)
-    xp = problem.xp
-    b, h, _, length, _ = problem.shape
-    c, m = state.queries.shape[2:]
-    window = state.keys.shape[3]
-    routed = memberships(
-        xp, state.queries, xp.ones(state.queries.shape, dtype=xp.bool, device=state.queries.device), length
-    )
-    keys = sorted_keys(problem, state)
-    parts = [in_clusters(problem, state, keys, routed)]
-    index = [xp.reshape(state.queries, (b, h, c * m))]
-    if state.labels is not None:
-        rest = xp.where(routed.count == 0, state.labels, xp.full_like(state.labels, c))
-        others = in_nearest(problem, rest, keys, c, window)
-        if others is not None:
-            parts.append(others[0])
-            index.append(others[1])
-    part = joined(xp, parts, xp.concat(index, axis=-1), length, state.mean)
-    return part if state.labels is None else with_newest_key(part, problem)
+    unit, _ = unit_rows(xp.astype(centres, problem.accumulator))
+    return xp.broadcast_to(unit, (b, g, *shape[1:]))

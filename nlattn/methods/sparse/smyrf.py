@@ -1,40 +1,45 @@
 """SMYRF: rounds of balanced clusters of queries and keys with large inner products."""
 
-import copy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.random import children
 from nlattn.arrays.rows import repeat_heads
-from nlattn.attend.halving import halved
-from nlattn.attend.intervals import attend
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.attend.halving import Halves, attend_to_halves, prepare_halves
+from nlattn.attend.intervals import interval_attention
 from nlattn.attend.rounds import attend_in_rounds
-from nlattn.cluster._inner_products import augment_for_inner_products
-from nlattn.problem.arguments import prepare
+from nlattn.cluster import augment_for_inner_products
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
-from nlattn.select.block_pairs import pair_blocks
-from nlattn.select.draw_per_head import drawn
+from nlattn.select.block_pairs import Pairing, pair_blocks
+from nlattn.select.draw_per_head import draw_per_head
 from nlattn.select.usable_keys import valid_keys
 
-__all__ = ["smyrf_attention"]
+__all__ = ["Smyrf", "smyrf_attention"]
+
+Multiplicity = Literal["unique", "sum"]
 
 
 def smyrf_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     cluster_size: int = 128,
     rounds: int = 4,
     *,
-    multiplicity: Literal["unique", "sum"] = "unique",
-    attn_mask: Any = None,
+    multiplicity: Multiplicity = "unique",
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
@@ -95,66 +100,95 @@ def smyrf_attention(
     >>> out.shape == sample.query.shape
     True
     """
-    problem = prepare(
-        "smyrf_attention",
+
+    return run(
+        Smyrf(cluster_size, rounds, multiplicity=multiplicity),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
-        masks="keys",
+        rng=rng,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, cluster_size, rounds, multiplicity=multiplicity, rng=rng), problem)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(
-    problem: Problem, cluster_size: int, rounds: int, *, multiplicity: str = "unique", rng: Any = None
-) -> dict[str, Any] | None:
-    """None where one cluster holds all keys."""
-    size, rounds = check_integer("cluster_size", cluster_size), check_integer("rounds", rounds)
-    unique = check_choice("multiplicity", multiplicity, ("unique", "sum")) == "unique"
-    b, _, g, _, s = problem.shape
-    if size >= s:
-        children(rng, 0)  # an rng that is not needed must still be one
-        return None
-    return {"generators": children(rng, b * g), "size": size, "rounds": rounds, "unique": unique}
+@dataclass(frozen=True)
+class Smyrf(Method[Halves[list[Pairing]]]):
+    """See `smyrf_attention`."""
+
+    record = Record(
+        name="smyrf",
+        family="sparse",
+        paper="2010.05315",
+        principle="balanced clusters of large inner products, in several rounds",
+        cost=lambda n, cluster_size, rounds: n.L * rounds * cluster_size * (n.E + n.Ev),
+        exact_at=lambda n, cluster_size, rounds: cluster_size >= n.S,
+        causal="keys",
+        masks="keys",
+        budgets=(
+            Budget(name="cluster_size", ladder=(64, 128, 256, 512), unit="keys"),
+            Budget(name="rounds", ladder=(1, 2, 4, 8), unit="rounds"),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=True,
+        deterministic=False,
+        probe="full",
+        bounds=("transformed_distance", "dropped_mass", "dropped_mass_identity"),
+    )
+
+    cluster_size: int = 128
+    rounds: int = 4
+    multiplicity: Multiplicity = "unique"
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[list[Pairing]]:
+        """Project and sort in each round: once, or for each level of the causal form."""
+        b, _, g, _, _ = problem.shape
+        # Where a half has no more keys than all rounds meet, all of them cost no more.
+        most = 2 * self.cluster_size * self.rounds
+        return prepare_halves(problem, most, partial(self._pairings, generators=children(rng, b * g)))
+
+    def apply(self, state: Halves[list[Pairing]], rows: Problem) -> Partial:
+        """Clusters round by round, and exact stretches where causal."""
+        return attend_to_halves(rows, state, self._attend)
+
+    def _attend(self, pairings: list[Pairing], problem: Problem) -> Partial:
+        if not pairings:
+            return interval_attention(problem)
+        return attend_in_rounds(problem, valid_keys(problem), pairings, unique=self.multiplicity == "unique")
+
+    def _pairings(self, problem: Problem, generators: list[np.random.Generator]) -> list[Pairing]:
+        """The pairs of clusters of each round; none where one cluster holds all keys."""
+        xp, rounds = problem.xp, self.rounds
+        b, h, g, length, s = problem.shape
+        if s <= self.cluster_size or 0 in (b, length):
+            return []
+        keys = valid_keys(problem)
+        e, dtype = problem.query.shape[3], problem.accumulator
+        directions = draw_per_head(problem, generators, np.random.Generator.standard_normal, (1, rounds, e + 2))
+        directions = xp.matrix_transpose(xp.astype(directions, dtype)[:, :, 0, :, :])
+        query, key = (xp.astype(x, dtype, copy=False) for x in (problem.query, problem.key))
+        if keys.seen is not None:
+            key = xp.where(keys.seen[..., None], key, xp.zeros_like(key))
+        query = xp.reshape(query, (b, g, h // g * length, e)) * (-1.0 if problem.scale < 0 else 1.0)
+        query, key = (_in_units_of_the_longest(x) for x in (query, key))
+        query, key = augment_for_inner_products(query, key, kind="xbox+", check_finite=False)
+        row_places = xp.reshape(query @ directions, (b, h, length, rounds))
+        key_places = repeat_heads(key @ directions, keys.heads)
+        return [
+            pair_blocks(row_places[..., r], key_places[..., r], keys, self.cluster_size, by="rank")
+            for r in range(rounds)
+        ]
 
 
-def _apply(state: dict[str, Any] | None, problem: Problem) -> Partial:
-    if state is None:
-        return attend(problem)
-    generators, size, rounds, unique = (state[name] for name in ("generators", "size", "rounds", "unique"))
-    part = partial(_part, generators=copy.deepcopy(generators), size=size, rounds=rounds, unique=unique)
-    # Where a half has no more keys than all rounds meet, all of them cost no more.
-    return halved(problem, 2 * size * rounds, part) if problem.is_causal else part(problem)
-
-
-def _part(problem: Problem, *, generators: list[np.random.Generator], size: int, rounds: int, unique: bool) -> Partial:
-    xp = problem.xp
-    b, h, g, length, s = problem.shape
-    if s <= size or 0 in (b, length):
-        return attend(problem)
-    keys = valid_keys(problem)
-    e, dtype = problem.query.shape[3], problem.accumulator
-    directions = xp.astype(drawn(problem, generators, np.random.Generator.standard_normal, (1, rounds, e + 2)), dtype)
-    query, key = (xp.astype(x, dtype, copy=False) for x in (problem.query, problem.key))
-    if keys.seen is not None:
-        key = xp.where(keys.seen[..., None], key, xp.zeros_like(key))
-    query = xp.reshape(query, (b, g, h // g * length, e)) * (-1.0 if problem.scale < 0 else 1.0)
-    query, key = augment_for_inner_products(_unit(xp, query), _unit(xp, key), kind="xbox+", check_finite=False)
-    directions = xp.matrix_transpose(directions[:, :, 0, :, :])
-    row_values = xp.reshape(query @ directions, (b, h, length, rounds))
-    key_values = repeat_heads(key @ directions, keys.heads)
-    pairings = (pair_blocks(row_values[..., r], key_values[..., r], keys, size, by="rank") for r in range(rounds))
-    return attend_in_rounds(problem, keys, pairings, unique=unique)
-
-
-def _unit(xp: Any, x: Any) -> Any:
-    """Rows (B, G, n, E) in units of the longest of a head."""
+def _in_units_of_the_longest(x: Array) -> Array:
+    """Rows (B, G, n, E) divided by the length of the longest of a head."""
+    xp = array_namespace(x)
     top = xp.max(xp.abs(x), axis=(2, 3), keepdims=True)
-    x = x / xp.where(top == 0, xp.ones_like(top), top)
+    x = x / nonzero(top)
     norm = xp.sqrt(xp.max(xp.sum(x * x, axis=3, keepdims=True), axis=2, keepdims=True))
-    return x / xp.where(norm == 0, xp.ones_like(norm), norm)
+    return x / nonzero(norm)

@@ -1,25 +1,29 @@
 """Attention sinks and a sliding window."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from nlattn.arrays.arguments import check_integer
-from nlattn.attend.intervals import attend
-from nlattn.problem.arguments import prepare
+import numpy as np
+
+from nlattn.arrays.typing import Array
+from nlattn.attend.intervals import interval_attention
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
+from nlattn.problem.intervals import window_around
 from nlattn.problem.partials import Partial, merge_partials
 from nlattn.problem.problem import Problem
 
-__all__ = ["streaming_attention"]
+__all__ = ["Streaming", "streaming_attention"]
 
 
 def streaming_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     window: int = 256,
     sinks: int = 4,
     *,
-    attn_mask: Any = None,
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
@@ -59,37 +63,61 @@ def streaming_attention(
     >>> out.shape == sample.query.shape
     True
     """
-    window = check_integer("window", window)
-    sinks = check_integer("sinks", sinks, least=0)
-    problem = prepare(
-        "streaming_attention",
+
+    return run(
+        Streaming(window, sinks),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, window, sinks), problem, checked=check_finite)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(problem: Problem, window: int, sinks: int) -> tuple[int, int] | None:
-    """None where window and sinks cover all keys."""
-    return None if window + sinks >= problem.key.shape[2] else (window, sinks)
+@dataclass(frozen=True)
+class Streaming(Method[None]):
+    """See `streaming_attention`."""
 
+    record = Record(
+        name="streaming",
+        family="sparse",
+        paper="2309.17453",
+        principle="the first keys and a sliding window",
+        cost=lambda n, window, sinks: n.L * (window + sinks) * (n.E + n.Ev),
+        exact_at=lambda n, window, sinks: window + sinks >= n.S,
+        causal="strict",
+        masks="any",
+        budgets=(
+            Budget(name="window", ladder=(64, 128, 256, 512, 1024), unit="keys"),
+            Budget(name="sinks", ladder=(4,), unit="keys", least=0),
+        ),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=False,
+        deterministic=True,
+        probe="rows",
+        searched=True,
+        included_in="multipole",
+        bounds=("dropped_mass", "dropped_mass_identity"),
+    )
 
-def _apply(state: tuple[int, int] | None, rows: Problem, *, checked: bool = True) -> Partial:
-    if state is None:
-        return attend(rows, checked=checked)
-    window, sinks = state
-    xp, s = rows.xp, rows.key.shape[2]
-    start = xp.clip(rows.position - (window - 1), 0, s)
-    stop = xp.minimum(rows.stop, xp.clip(rows.position + window, 0, s))
-    # Where sinks and window meet they are one interval, and the far part is empty.
-    zero, sink = xp.zeros_like(start), xp.clip(rows.stop, None, sinks)
-    joined = start <= sinks
-    near = replace(rows, start=xp.where(joined, zero, start), stop=xp.where(joined, xp.maximum(stop, sink), stop))
-    far = replace(rows, start=zero, stop=xp.where(joined, zero, sink))
-    return merge_partials(attend(near, checked=checked), attend(far, checked=checked))
+    window: int = 256
+    sinks: int = 4
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> None:
+        """The intervals of a row follow from its position."""
+
+    def apply(self, state: None, rows: Problem) -> Partial:
+        """The window of each row and the sinks before it, merged."""
+        xp = rows.xp
+        start, stop = window_around(rows, self.window)
+        # Where sinks and window meet they are one interval, and the far part is empty.
+        zero, sink = xp.zeros_like(start), xp.clip(rows.stop, None, self.sinks)
+        joined = start <= self.sinks
+        near = replace(rows, start=xp.where(joined, zero, start), stop=xp.where(joined, xp.maximum(stop, sink), stop))
+        far = replace(rows, start=zero, stop=xp.where(joined, zero, sink))
+        return merge_partials(interval_attention(near), interval_attention(far))

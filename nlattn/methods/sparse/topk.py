@@ -1,26 +1,30 @@
 """Attention over the largest scores of each row."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from nlattn.arrays.arguments import check_integer
+import numpy as np
+
 from nlattn.arrays.host import stop_gradient
-from nlattn.attend.intervals import attend
-from nlattn.attend.score_tiles import attend_to, hide, products, row_tiles, stacked
+from nlattn.arrays.typing import Array
+from nlattn.attend.own_keys import attend_to, stacked
 from nlattn.kernels.choose_largest import choose_largest
-from nlattn.problem.arguments import prepare
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Budget, Record
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
+from nlattn.problem.scores import hide, products, row_tiles
 
-__all__ = ["topk_attention"]
+__all__ = ["TopK", "topk_attention"]
 
 
 def topk_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Array,
+    key: Array,
+    value: Array,
     top_k: int = 256,
     *,
-    attn_mask: Any = None,
+    attn_mask: Array | None = None,
     is_causal: bool = False,
     scale: float | None = None,
     return_lse: bool = False,
@@ -65,36 +69,58 @@ def topk_attention(
     >>> bool(np.linalg.norm(out - exact) < 0.1 * np.linalg.norm(exact))
     True
     """
-    top_k = check_integer("top_k", top_k)
-    problem = prepare(
-        "topk_attention",
+
+    return run(
+        TopK(top_k),
         query,
         key,
         value,
         attn_mask=attn_mask,
         is_causal=is_causal,
         scale=scale,
+        return_lse=return_lse,
         check_finite=check_finite,
     )
-    part = _apply(_prepare(problem, top_k), problem, checked=check_finite)
-    return problem.partial(part) if return_lse else problem.output(part.out)
 
 
-def _prepare(problem: Problem, top_k: int) -> int | None:
-    """None where all keys are chosen."""
-    return None if top_k >= problem.key.shape[2] else top_k
+@dataclass(frozen=True)
+class TopK(Method[Array]):
+    """See `topk_attention`."""
 
+    record = Record(
+        name="topk",
+        family="sparse",
+        paper="2106.06899",
+        principle="the keys with the largest scores of each query",
+        # Selecting from a score costs about as much as 128 multiplications.
+        cost=lambda n, top_k: n.L * n.S * (n.E + 128) + n.L * top_k * (n.E + n.Ev),
+        exact_at=lambda n, top_k: top_k >= n.S,
+        causal="strict",
+        masks="any",
+        budgets=(Budget(name="top_k", ladder=(32, 64, 128, 256, 512), unit="keys"),),
+        partial=True,
+        rows_sum_to_one=True,
+        convex=True,
+        key_permutation=True,
+        deterministic=True,
+        probe="rows",
+        bounds=("dropped_mass", "dropped_mass_identity"),
+    )
 
-def _apply(state: int | None, rows: Problem, *, checked: bool = True) -> Partial:
-    if state is None:
-        return attend(rows, checked=checked)
-    xp = rows.xp
-    key = xp.astype(stop_gradient(rows.key), rows.accumulator, copy=False)
-    parts = []
-    for tile in row_tiles(rows):
-        query = xp.astype(stop_gradient(tile.query), rows.accumulator, copy=False) * rows.scale
-        values, index = choose_largest(
-            hide(tile, products(tile, query, key[:, :, : tile.key.shape[2], :])), min(state, tile.key.shape[2])
-        )
-        parts.append(attend_to(tile, index, values != -xp.inf))
-    return stacked(xp, parts)
+    top_k: int = 256
+
+    def prepare(self, problem: Problem, rng: np.random.Generator) -> Array:
+        """The keys in the dtype of the scores, without gradient."""
+        return problem.xp.astype(stop_gradient(problem.key), problem.accumulator, copy=False)
+
+    def apply(self, state: Array, rows: Problem) -> Partial:
+        """Tiles of rows: all scores, a choice, and attention over it."""
+        xp = rows.xp
+        parts = []
+        for tile in row_tiles(rows):
+            query = xp.astype(stop_gradient(tile.query), rows.accumulator, copy=False) * rows.scale
+            keys = tile.key.shape[2]
+            scores = hide(tile, products(tile, query, state[:, :, :keys, :]))
+            values, index = choose_largest(scores, min(self.top_k, keys))
+            parts.append(attend_to(tile, index, values != -xp.inf))
+        return stacked(xp, parts)

@@ -73,10 +73,10 @@ def test_rank_is_that_of_the_core(minilm):
 def test_uneven_segments_put_the_shorter_ones_first():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((1, 1, 11, 3))
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
     from nlattn.select.landmarks import segment_landmarks
 
-    q, used, _, _ = segment_landmarks(prepare("test", x, x, x), 4, None)
+    q, used, _, _ = segment_landmarks(checked_problem("test", x, x, x), 4, None)
     ends = [0, 2, 5, 8, 11]
     desired = np.stack([x[0, 0, a:b].mean(0) for a, b in pairwise(ends)])
     assert used.all()
@@ -125,12 +125,14 @@ def test_drawn_landmarks(minilm, selection):
 
 def test_drawn_landmarks_are_visible_tokens():
     rng = np.random.default_rng(3)
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
     from nlattn.select.landmarks import random_landmarks
 
     x = rng.standard_normal((2, 4, 50, 3))
     mask = rng.random((2, 1, 1, 50)) < 0.6
-    q, q_used, k, k_used = random_landmarks(prepare("test", x, x[:, :2], x[:, :2], attn_mask=mask, masks="keys"), 20, 0)
+    q, q_used, k, k_used = random_landmarks(
+        checked_problem("test", x, x[:, :2], x[:, :2], attn_mask=mask, masks="keys"), 20, np.random.default_rng(0)
+    )
     assert q_used.all()
     assert k_used.all()
     for b, h in np.ndindex(2, 4):
@@ -195,7 +197,7 @@ def test_solve_of_a_singular_core(rcond):
 @pytest.mark.parametrize(
     ("options", "error", "sentence"),
     [
-        ({"pinv": "qr"}, ValueError, "pinv must be 'svd' or 'iter', got 'qr'"),
+        ({"pinv": "qr"}, ValueError, "pinv must be one of 'svd', 'iter', got 'qr'"),
         ({"selection": "best"}, ValueError, "selection must be one of"),
         ({"rcond": 0.0}, ValueError, "rcond must lie between 0 and 1"),
         ({"pinv": "iter", "iterations": 15}, ValueError, "iterations must be at most 14"),

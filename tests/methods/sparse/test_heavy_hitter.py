@@ -66,17 +66,17 @@ def test_the_choice_holds_the_most_mass():
 
 
 def test_sums_over_sampled_rows_are_unbiased():
-    from nlattn.methods.sparse import heavy_hitter
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
+    from nlattn.select.column_sums import column_sums
 
     q, k, v = draw(40, 30)
     wanted = softmax(q, k, v).sum(-2)
-    problem = prepare("x", q, k, v)
+    problem = checked_problem("x", q, k, v)
     trials = 400
     sums = []
     for seed in range(trials):
         index = np.stack([np.random.default_rng((seed, h)).choice(40, 8, replace=False) for h in range(4)])[None]
-        sums.append(40 / 8 * heavy_hitter._column_sums(problem.rows(index), None)[0])
+        sums.append(40 / 8 * column_sums(problem.rows(index), None)[0])
     mean, error = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(trials)
     assert np.abs(mean - wanted).max() < 5 * error.max()
     assert np.all(np.abs(mean - wanted) < 5.5 * error)

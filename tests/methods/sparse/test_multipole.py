@@ -5,8 +5,8 @@ import pytest
 from multipole_oracle import draw, in_order, rebuild, relative
 
 import nlattn
-from nlattn.methods.sparse import multipole
-from nlattn.problem.arguments import prepare
+from nlattn.methods.sparse.multipole.method import Multipole
+from nlattn.problem.arguments import checked_problem
 from nlattn.testing import assert_close, dense_attention, to_numpy
 
 
@@ -92,9 +92,10 @@ def test_all_keys_near_is_exact(backend, options, is_causal):
 def test_order_0_counts_the_keys_of_a_cluster(backend):
     """Without near clusters: the window, and N exp(q.k') for the mean key k' of all others with one label."""
     q, k, v = (x.astype(float) for x in draw(90, 90, h=1, g=1))
-    problem = prepare("x", *(backend.array(x) for x in (q, k, v)), masks="keys")
-    state = multipole._prepare(problem, 20, clusters="kmeans", order=0)
-    part = multipole._apply(multipole._rebudget(state, np.zeros((1, 1), np.int64)), problem)
+    problem = checked_problem("x", *(backend.array(x) for x in (q, k, v)), masks="keys")
+    method = Multipole(20, clusters="kmeans", order=0)
+    state = method.prepare(problem, np.random.default_rng())
+    part = method.apply(method.with_budgets(state, np.zeros((1, 1), np.int64), np.full((1, 1), True)), problem)
     label, wanted = to_numpy(state.layouts[0].clusters.label)[0, 0], np.empty_like(v)
     for i in range(90):
         low, high = i // 8 * 8 - 2, i // 8 * 8 + 10

@@ -5,8 +5,9 @@ import pytest
 from places import SHARED
 
 import nlattn
-from nlattn.methods.sparse import multipole
-from nlattn.problem.arguments import prepare
+from nlattn.methods.sparse.multipole.method import Multipole
+from nlattn.methods.sparse.multipole.policy import POLICY
+from nlattn.problem.arguments import checked_problem
 from nlattn.testing import to_numpy
 
 
@@ -15,8 +16,8 @@ def head_errors(out, exact):
 
 
 def chosen(qkv, rtol, **options):
-    problem = prepare("multipole_attention", *qkv, **options)
-    state = multipole._fitted(problem, multipole._prepare(problem, multipole.FIRST), rtol)
+    problem = checked_problem("multipole_attention", *qkv, **options)
+    state = Multipole(POLICY.first, rtol=rtol).prepare(problem, np.random.default_rng())
     return to_numpy(state.near)[0]
 
 
@@ -29,7 +30,7 @@ def test_each_head_keeps_the_tolerance_with_few_keys(name):
     for rtol in (0.2, 0.05, 0.01):
         out = nlattn.multipole_attention(q, k, v, rtol=rtol, **options)
         assert np.all(head_errors(out, exact) <= rtol)
-        if k.shape[1] > multipole.FIRST:
+        if k.shape[1] > POLICY.first:
             near = chosen((q, k, v), rtol, **options)
             assert before is None or np.all(near >= before)
             before = near

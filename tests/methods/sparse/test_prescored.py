@@ -56,14 +56,14 @@ def test_kmeans_keeps_outliers_of_each_key_head():
 
 
 def test_the_share_of_a_key_in_its_cluster():
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
     from nlattn.select.key_scores import _clusters, distance_scores
 
     q, k, v = draw(10, 90)
     k[:, 7] = 50.0  # alone in its cluster
-    problem = prepare("x", q, k, v)
-    _, labels, centres, _ = _clusters(problem, 24, 3)
-    scores = distance_scores(problem, 24, 3)
+    problem = checked_problem("x", q, k, v)
+    _, labels, centres, _ = _clusters(problem, 24, np.random.default_rng(3))
+    scores = distance_scores(problem, 24, np.random.default_rng(3))
     for g in range(2):
         distance = np.linalg.norm(k[g] - centres[0, g][labels[0, g]], axis=-1)
         for c in range(6):
@@ -72,7 +72,7 @@ def test_the_share_of_a_key_in_its_cluster():
                 np.testing.assert_allclose(scores[0, g][own], distance[own] / distance[own].sum(), rtol=1e-9)
     # The official code gives such a key 0.
     k[:] = np.arange(90)[:, None] // 89 * 50.0
-    assert np.all(distance_scores(prepare("x", q, k, v), 24, 0)[0, :, 89] == 1)
+    assert np.all(distance_scores(checked_problem("x", q, k, v), 24, np.random.default_rng(0))[0, :, 89] == 1)
 
 
 @pytest.mark.parametrize("score", ["kmeans", "leverage"])

@@ -1,20 +1,17 @@
 """Reformer is softmax attention over the pairs that meet in some round, or an unbiased estimate of all of it."""
 
 import math
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from hashed_pairs import dropped_mass, paired, weighted_attention
 
 import nlattn
-from nlattn.arrays.namespaces import namespace
-from nlattn.select.equal_codes import log_collision_probability
+from nlattn.attend.equal_codes import log_collision_probability
+from nlattn.methods.sparse.reformer import Reformer
 from nlattn.testing import BACKENDS, cases, to_numpy
-from nlattn.testing.finite import BAD
-
-shared_reformer = partial(nlattn.reformer_attention, shared_qk=True)
+from nlattn.testing.checks.finite import BAD
 
 
 def draw(length, s, seed=0, e=6):
@@ -182,9 +179,8 @@ def test_rounds_in_which_all_meet_count_once():
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 40])
 def test_collision_probabilities(backend, size):
     angle = np.linspace(1e-3, 2.2, 50)
-    xp = namespace(x=backend.array(angle))
     for factors in ((size,), (size, size)):
-        got = to_numpy(log_collision_probability(xp, backend.array(np.cos(angle)), factors))
+        got = to_numpy(log_collision_probability(backend.array(np.cos(angle)), factors))
         wanted = sum(np.log(nlattn.cluster.cross_polytope_collision_probability(angle, f)) for f in factors)
         assert np.all(np.abs(got - wanted) < np.where(angle < math.pi / 2, 1e-5, 1e-3) * len(factors))
 
@@ -253,24 +249,31 @@ def test_the_past_does_not_depend_on_future_values():
     assert np.array_equal(nlattn.reformer_attention(q, k, other, 8, is_causal=True, rng=0)[:77], first[:77])
 
 
+@dataclass(frozen=True)
+class SharedReformer(Reformer):
+    """The form whose queries are its keys, as a method of its own."""
+
+    shared_qk: bool | None = True
+
+    @property
+    def claims(self):
+        return replace(self.record, shared_qk=True, cross_length=False, exact_at=None)
+
+
 # They change keys alone, draw grouped queries, or expect that a query sees its own key.
-SKIPPED = ("batch_equals_loop", "streams", "masks_refused", "causal_alignment")
+SKIPPED = ("batch_equals_loop", "streams", "masks_refused", "causal_alignment", "exact_limit", "memory")
 
 
 @pytest.mark.parametrize(
-    ("check", "backend"),
+    ("check", "method", "backend"),
     [
-        pytest.param(case[0], case[2], id=f"{case[2]}-{case[0]}")
-        for name in ("array-api-strict",)
-        for case in cases([nlattn.METHODS["reformer"]], [BACKENDS[name]])
-        if case[0].name not in (*SKIPPED, "exact_limit", "memory")
+        pytest.param(*case, id=f"{case[2]}-{case[0]}")
+        for case in cases([SharedReformer()], [BACKENDS["array-api-strict"]])
+        if case[0].name not in SKIPPED
     ],
 )
-def test_conformance_of_the_shared_form(check, backend):
-    record = replace(nlattn.METHODS["reformer"], function=f"{__name__}.shared_reformer", shared_qk=True)
-    record = replace(record, cross_length=False, exact_at=None)
-    if check.applies(record, backend):
-        check(record, backend)
+def test_conformance_of_the_shared_form(check, method, backend):
+    check(method, backend)
 
 
 def test_equal_tokens_and_zeros():

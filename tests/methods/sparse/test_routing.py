@@ -86,7 +86,7 @@ def test_the_paper_takes_means():
     options = {"centres": centres, "variant": "paper"}
     out = nlattn.routing_attention(q, k, v, 17, fallback="zero", **options)
     np.testing.assert_allclose(out, wanted, rtol=1e-9, atol=1e-12)
-    with pytest.raises(ValueError, match="return_lse must be False for variant 'paper'"):
+    with pytest.raises(NotImplementedError, match="routing_attention has no log-sum-exp"):
         nlattn.routing_attention(q, k, v, 17, return_lse=True, **options)
 
 
@@ -126,21 +126,23 @@ def test_a_common_offset_of_the_keys_does_not_matter(variant):
 
 
 def test_the_paper_centres_queries_too():
-    from nlattn.methods.sparse import routing
-    from nlattn.problem.arguments import prepare
+    from nlattn.methods.sparse.routing import Routing
+    from nlattn.problem.arguments import checked_problem
 
     q, k, v, _ = draw(80, 80)
-    states = [routing._prepare(prepare("x", x, k, v), 17, variant="paper", rng=0) for x in (q, q + np.arange(6))]
-    assert np.array_equal(states[0].queries, states[1].queries)
+    method = Routing(17, variant="paper")
+    problems = [checked_problem("x", x, k, v) for x in (q, q + np.arange(6))]
+    states = [method.prepare(problem, np.random.default_rng(0)) for problem in problems]
+    assert np.array_equal(states[0].members.queries, states[1].members.queries)
 
 
 def test_common_coordinates():
     """They keep q (k - mean) and have equal diagonal second moments up to one factor, whatever basis is given."""
-    from nlattn.problem.arguments import prepare
+    from nlattn.problem.arguments import checked_problem
     from nlattn.select.score_basis import common_basis
 
     q, k, v, _ = draw(80, 90)
-    left, right, mean = common_basis(prepare("x", q, k, v))
+    left, right, mean = common_basis(checked_problem("x", q, k, v))
     few_q, few_k = q.reshape(2, 160, 6) @ left[0], (k - mean[0]) @ right[0]
     np.testing.assert_allclose(mean[0], k.mean(1, keepdims=True), atol=1e-14)
     centred = k - k.mean(1, keepdims=True)

@@ -5,8 +5,7 @@ import pytest
 from hashed_pairs import dropped_mass, paired, weighted_attention
 
 import nlattn
-from nlattn.arrays.namespaces import namespace
-from nlattn.methods.sparse.smyrf import _unit
+from nlattn.methods.sparse.smyrf import _in_units_of_the_longest
 from nlattn.testing import to_numpy
 
 
@@ -72,8 +71,7 @@ def test_dropped_mass():
 
 def test_augmented_vectors_keep_inner_products(backend):
     q, k, _ = draw(30, 40)
-    xp = namespace(x=backend.array(q))
-    units = [_unit(xp, backend.array(x)[None, None, ...]) for x in (1e20 * q, 1e-20 * k)]
+    units = [_in_units_of_the_longest(backend.array(x)[None, None, ...]) for x in (1e20 * q, 1e-20 * k)]
     f, g = (to_numpy(x)[0, 0] for x in nlattn.cluster.augment_for_inner_products(*units, kind="xbox+"))
     longest = np.linalg.norm(q, axis=1).max() * np.linalg.norm(k, axis=1).max()
     np.testing.assert_allclose(f @ g.T, q @ k.T / longest, atol=1e-14)

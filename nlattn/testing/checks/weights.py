@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.suite import ROUNDING, Subject, check
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._suite import ROUNDING, Subject, check
 
 __all__ = [
     "check_convex",
@@ -34,14 +34,14 @@ def _many(subject: Subject) -> list[Any]:
 def _all_options(subject: Subject) -> list[dict[str, Any]]:
     s = subject.draw()[1].shape[-2]
     options: list[dict[str, Any]] = [{}]
-    if subject.method.causal is not None:
+    if subject.record.causal is not None:
         options += [{"is_causal": True}]
-    if subject.method.masks is not None:
+    if subject.record.masks is not None:
         options += [{"attn_mask": np.arange(s)[None] % 3 > 0}]
     return options
 
 
-@check(lambda method, backend: method.rows_sum_to_one)
+@check(lambda record, backend: record.rows_sum_to_one)
 def check_rows_sum_to_one(subject: Subject) -> None:
     """v = 1 gives 1 in each row that sees something."""
     for options in _all_options(subject):
@@ -52,14 +52,14 @@ def check_rows_sum_to_one(subject: Subject) -> None:
             assert_close(out, np.ones_like(out), rtol=tolerance)
 
 
-@check(lambda method, backend: not method.rows_sum_to_one)
+@check(lambda record, backend: not record.rows_sum_to_one)
 def check_rows_do_not_sum_to_one(subject: Subject) -> None:
     """There is an input where v = 1 does not give 1, as the record says."""
     worst = max(np.abs(weights.sum(-1) - 1).max() for weights in _many(subject))
     assert worst > 1e-3, f"rows sum to one within {worst:.1e}: the record could say so"
 
 
-@check(lambda method, backend: method.convex)
+@check(lambda record, backend: record.convex)
 def check_convex(subject: Subject) -> None:
     """No weight is negative, so that no output leaves the hull of the values."""
     for options in _all_options(subject):
@@ -69,7 +69,7 @@ def check_convex(subject: Subject) -> None:
             assert_close(weights.sum(-1), np.ones(weights.shape[:-1]), rtol=1e-12)
 
 
-@check(lambda method, backend: not method.convex)
+@check(lambda record, backend: not record.convex)
 def check_not_convex(subject: Subject) -> None:
     """There is an input whose output leaves the hull of the values: a negative weight, or weights above 1 in sum."""
     weights = _many(subject)
@@ -81,14 +81,14 @@ def _permutation_change(subject: Subject, seed: int) -> float:
     order = np.random.default_rng(seed).permutation(k.shape[-2])
     options: dict[str, Any] = {}
     permuted = dict(options)
-    if subject.method.masks is not None:
+    if subject.record.masks is not None:
         mask = np.arange(k.shape[-2])[None] % 4 > 0
         options, permuted = {"attn_mask": mask}, {"attn_mask": mask[:, order]}
     change = subject(q, k[:, order], v[:, order], **permuted) - subject(q, k, v, **options)
     return float(np.abs(change).max())
 
 
-@check(lambda method, backend: method.key_permutation and not method.shared_qk)
+@check(lambda record, backend: record.key_permutation and not record.shared_qk)
 def check_key_permutation(subject: Subject) -> None:
     """The order of the keys, with their values and masks, does not matter."""
     for seed in range(3):
@@ -96,14 +96,14 @@ def check_key_permutation(subject: Subject) -> None:
         assert change <= ROUNDING["float64"], f"permuting the keys moved an output by {change:.1e}"
 
 
-@check(lambda method, backend: not method.key_permutation and not method.shared_qk)
+@check(lambda record, backend: not record.key_permutation and not record.shared_qk)
 def check_key_permutation_is_denied(subject: Subject) -> None:
     """The order of the keys matters somewhere, as the record says."""
     worst = max(_permutation_change(subject, seed) for seed in range(3))
     assert worst > 1e-6, f"permuting the keys moved outputs by {worst:.1e} only: the record could promise it"
 
 
-@check(lambda method, backend: not method.linear)
+@check(lambda record, backend: not record.linear)
 def check_linear_is_denied(subject: Subject) -> None:
     """The weights depend on the values somewhere, as the record says."""
     q, k, v = subject.draw(60, 80)
@@ -111,7 +111,7 @@ def check_linear_is_denied(subject: Subject) -> None:
     assert np.abs(change).max() > 1e-6, "other values gave the same weights: the record could promise it"
 
 
-@check(lambda method, backend: not method.deterministic)
+@check(lambda record, backend: not record.deterministic)
 def check_deterministic_is_denied(subject: Subject) -> None:
     """Another seed gives another output, as the record says."""
     arrays = subject.draw(60, 80)

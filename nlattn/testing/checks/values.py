@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.methods.registry import Method
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.oracle import dense_attention
-from nlattn.testing.suite import Subject, check
+from nlattn.methods.record import Record
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._oracle import dense_attention
+from nlattn.testing._suite import Subject, check
 
 __all__ = ["check_equal_keys", "check_unusual_values", "unusual"]
 
@@ -45,21 +45,21 @@ def unusual(q: Any, k: Any, v: Any) -> dict[str, tuple[Any, Any, Any]]:
 def check_unusual_values(subject: Subject) -> None:
     """The output is finite, in the hull where promised, exact where the budget allows; no warning."""
     arrays = subject.draw(48, 63)
-    causal = [{"is_causal": True}] if subject.method.causal is not None else []
+    causal = [{"is_causal": True}] if subject.record.causal is not None else []
     for dtype in ("float64", "float32"):
         for name, (q, k, v) in unusual(*arrays).items():
-            if subject.method.shared_qk:
+            if subject.record.shared_qk:
                 k = q[..., : k.shape[-2], :]
             q, k, v = (x.astype(dtype) for x in (q, k, v))
             for options in [{}, *causal]:
                 out = subject(q, k, v, dtype=dtype, **options)
                 assert np.all(np.isfinite(out)), f"{name}, {dtype}, {options}: the output is not finite"
-                if subject.method.convex:
+                if subject.record.convex:
                     slack = 1e-5 * np.abs(v).max()
                     inside = (out >= v.min(-2, keepdims=True) - slack) & (out <= v.max(-2, keepdims=True) + slack)
                     assert np.all(inside), f"{name}, {dtype}, {options}: the output leaves the hull"
-                exact = subject.exact_budgets(48, 63)
-                if exact or subject.method.family == "exact":
+                exact: dict[str, Any] = subject.exact_budgets(48, 63)
+                if exact or subject.record.family == "exact":
                     wanted = dense_attention(q, k, v, **options).out
                     out = subject(q, k, v, dtype=dtype, **options, **exact)
                     size = float(np.abs(v).max())
@@ -69,12 +69,12 @@ def check_unusual_values(subject: Subject) -> None:
                     assert_close(out.astype(float), wanted, rtol=0, atol=size * eps * (20 + 10 * scores) + least)
 
 
-def _samples(method: Method) -> bool:
+def _samples(record: Record) -> bool:
     """Whether a key may stand for others."""
-    return any(budget.name == "samples" for budget in method.budgets)
+    return any(budget.name == "samples" for budget in record.budgets)
 
 
-@check(lambda method, backend: method.rows_sum_to_one and not method.shared_qk and not _samples(method))
+@check(lambda record, backend: record.rows_sum_to_one and not record.shared_qk and not _samples(record))
 def check_equal_keys(subject: Subject) -> None:
     """Equal keys give equal weights: where every key is met, the mean of the values; where not, of those that are."""
     q, k, _ = subject.draw()

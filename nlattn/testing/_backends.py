@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nlattn.dispatch import use_backend
-from nlattn.testing.asserts import to_numpy
+from nlattn.testing._asserts import to_numpy
 
 __all__ = ["BACKENDS", "Backend"]
 

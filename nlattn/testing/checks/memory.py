@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.suite import Subject, check
+from nlattn.testing._suite import Subject, check
 
 __all__ = ["check_memory"]
 
@@ -24,11 +24,11 @@ def _peak(subject: Subject, arrays: list[Any], options: dict[str, Any]) -> int:
         tracemalloc.stop()
 
 
-@check(lambda method, backend: backend.name == "numpy-numba")
+@check(lambda record, backend: backend.name == "numpy-numba")
 def check_memory(subject: Subject) -> None:
     """Peak extra memory grows with n to a power below 1.1, at the budgets' defaults."""
-    defaults = {budget.name: budget.default for budget in subject.method.budgets}
-    causal = [False] if subject.method.causal is None else [False, True]
+    defaults = subject.method.budgets
+    causal = [False] if subject.record.causal is None else [False, True]
     for is_causal in causal:
         options = {"is_causal": is_causal, **defaults}
         inputs = [[x.astype(np.float32) for x in subject.draw(n, n, heads=1, e=64, ev=64)] for n in SIZES]

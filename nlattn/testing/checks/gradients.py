@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.methods.registry import Method
+from nlattn.methods.record import Record
 from nlattn.problem.partials import Partial, merge_partials
-from nlattn.testing.backends import Backend
-from nlattn.testing.suite import Subject, check
+from nlattn.testing._backends import Backend
+from nlattn.testing._suite import Subject, check
 
 __all__ = ["check_gradients", "check_gradients_of_partials"]
 
 
-def _on_torch(method: Method, backend: Backend) -> bool:
-    return backend.library == "torch" and method.differentiable
+def _on_torch(record: Record, backend: Backend) -> bool:
+    return backend.library == "torch" and record.differentiable
 
 
 def _tiny(subject: Subject, length: int = 5, s: int = 6) -> list[Any]:
@@ -38,16 +38,16 @@ def _check(subject: Subject, function: Any, arrays: list[Any], what: str) -> Non
 @check(_on_torch)
 def check_gradients(subject: Subject) -> None:
     """Gradients are right, and 0 rather than NaN where a row may attend to nothing."""
-    method, s = subject.method, 6 if subject.method.cross_length else 5
-    few = subject.budgets(most=3) | {b.name: 1 for b in method.budgets[1:] if b.unit == "keys"}
+    record, s = subject.record, 6 if subject.record.cross_length else 5
+    few = subject.budgets(most=3) | {b.name: 1 for b in record.budgets[1:] if b.unit == "keys"}
     cases: dict[str, dict[str, Any]] = {"no mask": {}}
-    if method.causal is not None:
+    if record.causal is not None:
         cases["causal"] = {"is_causal": True}
-    if method.masks is not None:
+    if record.masks is not None:
         keys = np.zeros((2, 1, 1, s), dtype=bool)
         keys[0, ..., [1, 4]] = True  # fewer keys than landmarks in one element, none at all in the other
         cases |= {"key mask": {"attn_mask": keys}, "log-weights": {"attn_mask": np.where(keys, 0.3, -np.inf)}}
-    if method.masks == "any":
+    if record.masks == "any":
         mask = np.ones((5, s), dtype=bool)
         mask[2], mask[1, 3] = False, False
         cases |= {"mask": {"attn_mask": mask}, "bias": {"attn_mask": np.where(mask, 0.3, -np.inf)}}
@@ -57,7 +57,7 @@ def check_gradients(subject: Subject) -> None:
         _check(subject, functools.partial(subject.call, **few, **options), _tiny(subject), what)
 
 
-@check(lambda method, backend: _on_torch(method, backend) and method.partial and method.masks is not None)
+@check(lambda record, backend: _on_torch(record, backend) and record.partial and record.masks is not None)
 def check_gradients_of_partials(subject: Subject) -> None:
     """The same through log-sum-exps and `merge_partials`, with a part that is empty and rows where all are."""
     torch: Any = importlib.import_module("torch")
@@ -66,7 +66,7 @@ def check_gradients_of_partials(subject: Subject) -> None:
     left[2] = left[4] = False
     right = torch.tensor(np.array([[True, False, True]] * 5))
     right[2] = right[3] = False
-    if subject.method.masks != "any":
+    if subject.record.masks != "any":
         left, right = left[:1], right[2:3]
 
     def merged(q: Any, k: Any, v: Any) -> Any:
@@ -74,6 +74,6 @@ def check_gradients_of_partials(subject: Subject) -> None:
         second = subject.call(q, k[..., 3:, :], v[..., 3:, :], attn_mask=right, **options)
         out, lse = merge_partials(Partial(*first), Partial(*second))
         seen = torch.isfinite(lse)
-        return torch.cat([out.flatten(), torch.where(seen, lse, torch.zeros_like(lse)).flatten()])
+        return torch.cat([torch.flatten(out), torch.where(seen, lse, torch.zeros_like(lse)).flatten()])
 
     _check(subject, merged, _tiny(subject), "merged")

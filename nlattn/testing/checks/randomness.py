@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.refusals import refuses
-from nlattn.testing.suite import Subject, check
+from nlattn.testing._suite import Subject, check
+from nlattn.testing.checks.refusals import refuses
 
 __all__ = ["check_bad_seeds", "check_global_state", "check_repeatable", "check_seeds", "check_streams"]
 
@@ -27,7 +27,7 @@ def check_global_state(subject: Subject) -> None:
     """No global random state is read or written, also with rng=None."""
     arrays = subject.draw(60, 80)
     state, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
-    options: list[dict[str, Any]] = [{}] if subject.method.deterministic else [{"rng": 3}, {"rng": None}]
+    options: list[dict[str, Any]] = [{}] if subject.record.deterministic else [{"rng": 3}, {"rng": None}]
     for option in options:
         subject(*arrays, **option)
     assert random.getstate() == state, "the state of random was touched"
@@ -35,7 +35,7 @@ def check_global_state(subject: Subject) -> None:
     assert all(np.array_equal(a, b) for a, b in zip(legacy, after, strict=True)), "numpy.random's state was touched"
 
 
-@check(lambda method, backend: not method.deterministic)
+@check(lambda record, backend: not record.deterministic)
 def check_seeds(subject: Subject) -> None:
     """An int, its SeedSequence and a fresh Generator draw the same; a used Generator goes on; None is fresh."""
     arrays = subject.draw(60, 80)
@@ -53,7 +53,7 @@ def check_seeds(subject: Subject) -> None:
     assert not np.array_equal(subject(*arrays, rng=None), subject(*arrays, rng=None)), "rng=None is not fresh"
 
 
-@check(lambda method, backend: not method.deterministic)
+@check(lambda record, backend: not record.deterministic)
 def check_streams(subject: Subject) -> None:
     """A call spawns one stream for each batch element and key-value head, and takes nothing else from the Generator."""
     generator = np.random.default_rng(5)
@@ -64,7 +64,7 @@ def check_streams(subject: Subject) -> None:
     assert generator.bit_generator.state == before, "the Generator itself was drawn from"
 
 
-@check(lambda method, backend: not method.deterministic)
+@check(lambda record, backend: not record.deterministic)
 def check_bad_seeds(subject: Subject) -> None:
     """Negative integers, and what is no seed, are refused by name."""
     arrays = [subject.backend.array(x) for x in subject.draw(60, 80)]

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from nlattn import datasets
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.oracle import dense_attention
-from nlattn.testing.suite import Subject, check
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._oracle import dense_attention
+from nlattn.testing._suite import Subject, check
 
 __all__ = [
     "check_accuracy",
@@ -21,32 +21,33 @@ __all__ = [
 def _options(subject: Subject, length: int, s: int) -> list[dict[str, Any]]:
     rng = np.random.default_rng(1)
     masks: list[Any] = []
-    if subject.method.masks is not None:
+    if subject.record.masks is not None:
         keys = rng.random((2, 4, 1, s)) < 0.6
         masks += [keys, np.where(keys, rng.standard_normal(keys.shape), -np.inf)]
-    if subject.method.masks == "any":
+    if subject.record.masks == "any":
         some = rng.random((4, length, s)) < 0.6
         masks += [some, np.where(some, 3 * rng.standard_normal(some.shape), -np.inf)]
-    causal = [False] if subject.method.causal is None else [False, True]
+    causal = [False] if subject.record.causal is None else [False, True]
     scales: list[dict[str, Any]] = [{}, {"scale": 0.0}, {"scale": -0.7}]
     return [{"attn_mask": m, "is_causal": c} for m in [None, *masks] for c in causal] + scales
 
 
-@check(lambda method, backend: method.exact_at is not None or method.family == "exact")
+@check(lambda record, backend: record.exact_at is not None or record.family == "exact")
 def check_exact_limit(subject: Subject) -> None:
     """From the budget that the record names on, the output is that of the dense formula, with every mask and scale."""
     for length, s, heads_kv in ((24, 40, 2), (40, 24, 1), (33, 33, 4), (1, 40, 4)):
         q, k, v = subject.draw(length, s, batch=(2,), heads=4, heads_kv=heads_kv)
         for options in _options(subject, length, k.shape[-2]):
             wanted = dense_attention(q, k, v, **options)
-            lse: dict[str, Any] = {"return_lse": True} if subject.method.partial else {}
-            result = subject(q, k, v, **options, **lse, **subject.exact_budgets(length, k.shape[-2]))
+            lse: dict[str, Any] = {"return_lse": True} if subject.record.partial else {}
+            exact: dict[str, Any] = subject.exact_budgets(length, k.shape[-2])
+            result = subject(q, k, v, **options, **lse, **exact)
             assert_close(result[0] if lse else result, wanted.out, rtol=1e-12, atol=1e-13)
             if lse:
                 assert_close(result[1], wanted.lse, rtol=1e-12, atol=1e-12)
 
 
-@check(lambda method, backend: bool(method.budgets))
+@check(lambda record, backend: bool(record.budgets))
 def check_approximates(subject: Subject) -> None:
     """With the small budgets of this suite the method does approximate: otherwise the other checks show nothing."""
     q, k, v = subject.draw(seed=1)
@@ -79,7 +80,7 @@ def _compare(subject: Subject, q: Any, k: Any, v: Any, is_causal: bool, scale: f
         assert got <= allowed, f"{what}: {name} error {got:.2e}, twice that of the naive computation is {allowed:.2e}"
 
 
-@check(lambda method, backend: method.family == "exact")
+@check(lambda record, backend: record.family == "exact")
 def check_accuracy(subject: Subject) -> None:
     """At most twice the error of the naive computation in float32, from flat to peaked, short to long."""
     for e, size, length in ((32, 1.0, 300), (64, 1.0, 1100), (64, 4.0, 700), (48, 15.0, 500), (64, 1e-3, 300)):
@@ -89,7 +90,7 @@ def check_accuracy(subject: Subject) -> None:
             _compare(subject, size * q, size * k, v, is_causal, e**-0.5, what)
 
 
-@check(lambda method, backend: method.family == "exact")
+@check(lambda record, backend: record.family == "exact")
 def check_accuracy_on_real_data(subject: Subject) -> None:
     """The same on queries, keys and values of real models."""
     for name in datasets.NAMES:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.refusals import refuses
-from nlattn.testing.suite import ROUNDING, Subject, check
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._suite import ROUNDING, Subject, check
+from nlattn.testing.checks.refusals import refuses
 
 __all__ = ["check_hidden_nan", "check_nan_is_confined", "check_visible_nan"]
 
@@ -16,7 +16,7 @@ BAD = (np.nan, -np.nan, np.inf, -np.inf)
 CONFINING = ("exact", "streaming")
 
 
-@check(lambda method, backend: not method.shared_qk)
+@check(lambda record, backend: not record.shared_qk)
 def check_visible_nan(subject: Subject) -> None:
     """ValueError that names the argument; the word check_finite tells how to let it through."""
     for i, name in enumerate(("query", "key", "value")):
@@ -29,7 +29,7 @@ def check_visible_nan(subject: Subject) -> None:
                 refuses(subject, ValueError, "check_finite=False", *inputs)
 
 
-@check(lambda method, backend: method.masks is not None and not method.shared_qk)
+@check(lambda record, backend: record.masks is not None and not record.shared_qk)
 def check_hidden_nan(subject: Subject) -> None:
     """Keys that no row may attend to may hold anything, without influence and without a warning."""
     q, k, v = subject.draw(heads=4, heads_kv=2, batch=(2,))
@@ -64,7 +64,7 @@ def _confined(subject: Subject, arrays: Any, reach: Any, options: dict[str, Any]
     assert_close(out[~reach], wanted[~reach], rtol=1e-9, atol=1e-10)
 
 
-@check(lambda method, backend: method.name in CONFINING)
+@check(lambda record, backend: record.name in CONFINING)
 def check_nan_is_confined(subject: Subject) -> None:
     """With check_finite=False a NaN or inf makes NaN in the rows that attend to it, and nowhere else."""
     rng = np.random.default_rng(2)
@@ -74,7 +74,7 @@ def check_nan_is_confined(subject: Subject) -> None:
     one = np.zeros((40, 40), dtype=bool)
     one[:, 17] = True  # a NaN beside masked keys alone
     near = np.abs(np.arange(40)[:, None] - 17) < 8
-    if subject.method.name == "exact":
+    if subject.name == "exact":
         near = np.ones((40, 40), dtype=bool)
     cases: list[dict[str, Any]] = [{}, {"is_causal": True}, {"attn_mask": mask}, {"attn_mask": one}]
     for options in cases:

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.refusals import refuses
-from nlattn.testing.suite import ROUNDING, Subject, check
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._suite import ROUNDING, Subject, check
+from nlattn.testing.checks.refusals import refuses
 
 __all__ = [
     "LENGTHS",
@@ -31,7 +31,7 @@ def _close(actual: Any, desired: Any) -> None:
 
 def _options(subject: Subject) -> list[dict[str, Any]]:
     causal: list[dict[str, Any]] = [{"is_causal": True}]
-    return [{}, *(causal if subject.method.causal else [])]
+    return [{}, *(causal if subject.record.causal else [])]
 
 
 @check()
@@ -55,7 +55,7 @@ def check_batch_equals_loop(subject: Subject) -> None:
     k[1, 0] *= 20  # a loud neighbour
 
     def shared() -> dict[str, Any]:
-        return {} if subject.method.deterministic else {"rng": np.random.default_rng(7)}
+        return {} if subject.record.deterministic else {"rng": np.random.default_rng(7)}
 
     for options in _options(subject):
         whole, rng = subject(q, k, v, **options, **shared()), shared()
@@ -73,7 +73,7 @@ def check_batch_equals_loop(subject: Subject) -> None:
 def check_broadcast_batch(subject: Subject) -> None:
     """Leading axes of size 1, or absent, in keys and values broadcast against those of the queries, and the reverse."""
     q, k, v = subject.draw(batch=(3,))
-    if subject.method.shared_qk:
+    if subject.record.shared_qk:
         return
     full = subject(q, np.broadcast_to(k[:1], k.shape), np.broadcast_to(v[:1], v.shape))
     _close(subject(q, k[:1], v[:1]), full)
@@ -81,13 +81,13 @@ def check_broadcast_batch(subject: Subject) -> None:
     _close(subject(q[:1], k, v), subject(np.broadcast_to(q[:1], q.shape), k, v))
 
 
-@check(lambda method, backend: not method.shared_qk)
+@check(lambda record, backend: not record.shared_qk)
 def check_grouped_queries(subject: Subject) -> None:
     """Query head h meets key-value head h // (heads // heads_kv), as if the keys were repeated."""
     q, k, v = subject.draw(batch=(2,), heads=6, heads_kv=2)
     for options in _options(subject):
         grouped = subject(q, k, v, **options)
-        if subject.method.deterministic and subject.method.separate_heads:
+        if subject.record.deterministic and subject.record.separate_heads:
             _close(grouped, subject(q, *(np.repeat(x, 3, axis=-3) for x in (k, v)), **options))
         other = v.copy()
         other[:, 1] += 1.0
@@ -102,7 +102,7 @@ def check_value_features(subject: Subject) -> None:
     whole = subject(q, k, v)
     for columns in (slice(1), slice(3, 9)):
         part = subject(q, k, v[..., columns])
-        if subject.method.linear:
+        if subject.record.linear:
             _close(part, whole[..., columns])
     assert subject(q, k, v[..., :0]).shape == (2, 24, 0)
     one = subject.draw(e=1)
@@ -114,7 +114,7 @@ def check_empty_axes(subject: Subject) -> None:
     """An empty batch gives an empty output, with a mask too."""
     masked: dict[str, Any] = {"attn_mask": np.ones((1, 40), dtype=bool)}
     for options in ({}, masked):
-        if options and (subject.method.masks is None or not subject.method.cross_length):
+        if options and (subject.record.masks is None or not subject.record.cross_length):
             continue
         assert subject(*subject.draw(batch=(0,)), **options).shape == (0, 2, 24, 5)
         assert subject(*subject.draw(batch=(2, 0)), **options).shape == (2, 0, 2, 24, 5)
@@ -124,7 +124,7 @@ def check_empty_axes(subject: Subject) -> None:
 def check_lengths(subject: Subject) -> None:
     """Any L and S: the output is finite, 0 where a row sees nothing, and in the hull of the values where promised."""
     for length, s in itertools.product(LENGTHS, LENGTHS):
-        if length != s and not subject.method.cross_length:
+        if length != s and not subject.record.cross_length:
             continue
         for options in _options(subject):
             q, k, v = subject.draw(length, s, ev=2)
@@ -133,15 +133,15 @@ def check_lengths(subject: Subject) -> None:
             assert np.all(np.isfinite(out)), f"L = {length}, S = {s}, {options}: the output is not finite"
             blind = max(0, length - s) if options else (length if s == 0 else 0)
             assert not np.any(out[:, :blind]), f"L = {length}, S = {s}, {options}: rows that see nothing are not 0"
-            if subject.method.convex and blind < length:
+            if subject.record.convex and blind < length:
                 low, high = v.min(axis=-2, keepdims=True), v.max(axis=-2, keepdims=True)
                 inside = (out[:, blind:] >= low - 1e-9) & (out[:, blind:] <= high + 1e-9)
                 assert np.all(inside), f"L = {length}, S = {s}, {options}: the output leaves the hull"
 
 
-@check(lambda method, backend: not method.cross_length)
+@check(lambda record, backend: not record.cross_length)
 def check_cross_length_refused(subject: Subject) -> None:
     """A method for L = S alone says so."""
     rng = np.random.default_rng(0)
     q, k = (subject.backend.array(rng.standard_normal((2, n, 8))) for n in (24, 40))
-    refuses(subject, NotImplementedError, subject.method.name, q, k, k)
+    refuses(subject, NotImplementedError, subject.name, q, k, k)

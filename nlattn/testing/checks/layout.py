@@ -5,9 +5,9 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
-from nlattn.testing.asserts import assert_close, assert_same_kind, to_numpy
-from nlattn.testing.backends import BACKENDS
-from nlattn.testing.suite import ROUNDING, Subject, check
+from nlattn.testing._asserts import assert_close, assert_same_kind, to_numpy
+from nlattn.testing._backends import BACKENDS
+from nlattn.testing._suite import ROUNDING, Subject, check
 
 __all__ = ["check_agrees_with_numpy", "check_dtypes", "check_layouts", "check_numpy_layouts", "check_scale"]
 
@@ -51,7 +51,7 @@ def check_layouts(subject: Subject) -> None:
         assert_close(subject.call(*wide), wanted, rtol=ROUNDING["float64"], atol=1e-10)
 
 
-@check(lambda method, backend: backend.library == "numpy")
+@check(lambda record, backend: backend.library == "numpy")
 def check_numpy_layouts(subject: Subject) -> None:
     """Read-only, unaligned and big-endian NumPy arrays, views of structured arrays, and memory that overlaps."""
     for dtype in (np.float64, np.float32):
@@ -90,7 +90,7 @@ def check_dtypes(subject: Subject) -> None:
     for dtype in subject.backend.dtypes:
         rounded = [to_numpy(subject.backend.array(x, dtype)).astype(np.float64) for x in (q, k, v)]
         pairs = [tuple(subject(*rounded, dtype=kind) for kind in (dtype, "float64"))]
-        if subject.method.partial:
+        if subject.record.partial:
             parts = (subject(*rounded, dtype=kind, return_lse=True) for kind in (dtype, "float64"))
             pairs.extend(zip(*parts, strict=True))
         for x, y in pairs:
@@ -101,7 +101,7 @@ def check_dtypes(subject: Subject) -> None:
 def check_scale(subject: Subject) -> None:
     """An explicit scale is a factor of the queries; 0 is legal, and None is E ** -0.5."""
     q, k, v = subject.draw()
-    if subject.method.shared_qk:
+    if subject.record.shared_qk:
         return
     plain = subject(q, k, v)
     for scale in (8**-0.5, np.float32(8**-0.5), np.float64(8**-0.5)):
@@ -111,10 +111,10 @@ def check_scale(subject: Subject) -> None:
     assert np.abs(subject(q, k, v, scale=0.9) - plain).max() > 1e-3
 
 
-@check(lambda method, backend: backend.name != "numpy-generic")
+@check(lambda record, backend: backend.name != "numpy-generic")
 def check_agrees_with_numpy(subject: Subject) -> None:
     """The backend gives what generic NumPy gives, for randomised methods with the same seed: draws do not differ."""
-    reference = Subject(subject.method, BACKENDS["numpy-generic"])
+    reference = Subject(subject.method, BACKENDS["numpy-generic"], subject.function)
     for length, s in ((24, 40), (90, 70)):
         q, k, v = subject.draw(length, s, heads=4, heads_kv=2, batch=(2,))
         assert_close(subject(q, k, v), reference(q, k, v), rtol=1e-8, atol=1e-9)

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.asserts import to_numpy
-from nlattn.testing.suite import Subject, check
+from nlattn.testing._asserts import to_numpy
+from nlattn.testing._suite import Subject, check
 
 __all__ = ["check_bad_budgets", "check_bad_shapes", "check_bad_types", "refuses"]
 
@@ -48,7 +48,7 @@ def check_bad_types(subject: Subject) -> None:
         refuses(subject, TypeError, "scale", *arrays, scale=scale)
     for number in (float("nan"), float("inf")):
         refuses(subject, ValueError, "scale", *arrays, scale=number)
-    if subject.method.masks is not None:
+    if subject.record.masks is not None:
         refuses(subject, TypeError, "attn_mask", *arrays, attn_mask=[[True] * arrays[1].shape[-2]])
         integers = subject.backend.array(np.ones((1, arrays[1].shape[-2])), "int64")
         refuses(subject, TypeError, "attn_mask", *arrays, attn_mask=integers)
@@ -71,7 +71,7 @@ def check_bad_shapes(subject: Subject) -> None:
     bad("heads", q[0], k, v)
     bad("leading axes", np.stack([q, q]), np.stack([k, k, k]), np.stack([v, v, v]))
     bad("feature", q[..., :0], k[..., :0], v)
-    if subject.method.masks is not None:
+    if subject.record.masks is not None:
         s = k.shape[-2]
         for shape in ((1, s + 1), (3, 1, s), (2, 4, 1, s)):
             bad("attn_mask", q, k, v, attn_mask=array(np.ones(shape, dtype=bool)))
@@ -81,14 +81,14 @@ def check_bad_shapes(subject: Subject) -> None:
             bad("attn_mask", q, k, v, attn_mask=array(bias))
 
 
-@check(lambda method, backend: bool(method.budgets))
+@check(lambda record, backend: bool(record.budgets))
 def check_bad_budgets(subject: Subject) -> None:
     """Budgets below their least value, and what is no integer, are refused by name; NumPy integers are integers."""
     arrays = _arrays(subject)
-    for budget in subject.method.budgets:
+    for budget in subject.record.budgets:
         refuses(subject, ValueError, budget.name, *arrays, **{budget.name: -1})
         for wrong in (2.5, True, "64", None, np.float64(2.0), np.array([1, 2])):
             refuses(subject, TypeError, budget.name, *arrays, **{budget.name: wrong})
         subject.call(*arrays, **{budget.name: np.int64(2)})
-    first = subject.method.budgets[0].name
+    first = subject.record.budgets[0].name
     refuses(subject, ValueError, first, *arrays, **{first: 0})

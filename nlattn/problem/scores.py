@@ -1,17 +1,15 @@
-"""Scores of a few query rows at a time against all keys, and exact attention over the keys chosen by them."""
+"""Scores of a few query rows at a time against all keys."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from nlattn.arrays.host import all_finite, to_float
-from nlattn.kernels.gather_attention import gather_attention
-from nlattn.problem.partials import Partial
+from nlattn.arrays.typing import Array
 from nlattn.problem.problem import Problem
 
-__all__ = ["attend_to", "hide", "products", "row_tiles", "stacked"]
+__all__ = ["hide", "products", "row_tiles"]
 
-# Scores in a tile, over all heads.
+#: Scores in a tile, over all heads: 8 MB in float32.
 NUMBERS = 1 << 21
 
 
@@ -34,7 +32,7 @@ def row_tiles(problem: Problem) -> Iterator[Problem]:
         yield replace(problem, **own)
 
 
-def products(tile: Problem, query: Any, key: Any) -> Any:
+def products(tile: Problem, query: Array, key: Array) -> Array:
     """query (B, H, r, c) times key (B, X, n, c)^T, H a multiple of X, in their dtype."""
     xp = tile.xp
     b, h, r, c = query.shape
@@ -43,7 +41,7 @@ def products(tile: Problem, query: Any, key: Any) -> Any:
     return xp.reshape(tall @ xp.matrix_transpose(key), (b, h, r, s))
 
 
-def hide(tile: Problem, scores: Any) -> Any:
+def hide(tile: Problem, scores: Array) -> Array:
     """Scores with the bias added, and -inf where a row does not see a key."""
     xp, s = tile.xp, scores.shape[-1]
     if not all_finite(xp, scores):  # a NaN is chosen, so that it shows
@@ -56,24 +54,3 @@ def hide(tile: Problem, scores: Any) -> Any:
         there = xp.arange(s, dtype=tile.start.dtype, device=scores.device)
         scores = xp.where(there < tile.stop[..., None], scores, -xp.inf)
     return scores
-
-
-def attend_to(tile: Problem, index: Any, seen: Any) -> Partial:
-    """Exact attention of each row over its keys index (B, H, r, m), as far as `seen`."""
-    xp = tile.xp
-    bias = None
-    if tile.bias is not None:
-        full = xp.broadcast_to(tile.bias, (*index.shape[:3], tile.key.shape[2]))
-        bias = xp.astype(xp.take_along_axis(full, index, axis=-1), tile.accumulator)
-        bias = xp.where(seen, bias, -xp.inf)
-    elif tile.mask is not None or tile.is_causal:
-        zero = xp.zeros(index.shape, dtype=tile.accumulator, device=index.device)
-        bias = xp.where(seen, zero, -xp.inf)
-    return Partial(*gather_attention(tile.query, tile.key, tile.value, index, scale=tile.scale, bias=bias))
-
-
-def stacked(xp: Any, parts: list[Partial]) -> Partial:
-    """The partials of consecutive rows, one below the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return Partial(xp.concat([part.out for part in parts], axis=2), xp.concat([part.lse for part in parts], axis=2))

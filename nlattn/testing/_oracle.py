@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nlattn.testing.asserts import to_numpy
+from nlattn.testing._asserts import to_numpy
 
 __all__ = ["DenseAttention", "dense_attention"]
 

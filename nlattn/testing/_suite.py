@@ -1,16 +1,17 @@
 """What a conformance check is, and what it is run on."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest import SkipTest
 
 import array_api_compat
 import numpy as np
 
-from nlattn.methods.registry import Method
-from nlattn.testing.asserts import assert_same_kind, to_numpy
-from nlattn.testing.backends import Backend
+from nlattn.methods.method import Method, run
+from nlattn.methods.record import Record, Sizes
+from nlattn.testing._asserts import assert_same_kind, to_numpy
+from nlattn.testing._backends import Backend
 
 __all__ = ["ROUNDING", "Check", "Subject", "check"]
 
@@ -18,28 +19,51 @@ __all__ = ["ROUNDING", "Check", "Subject", "check"]
 ROUNDING = {"float64": 1e-8, "float32": 2e-3, "float16": 3e-2, "bfloat16": 2e-1}
 
 
+#: How a method is called: as `nlattn.run` does it.
+Call = Callable[..., Any]
+
+
 @dataclass(frozen=True)
 class Subject:
     """A method on a backend, called with NumPy arrays; each result is checked in kind and shape."""
 
-    method: Method
+    method: Method[Any]
     backend: Backend
+    function: Call = run
 
-    def budgets(self, most: int = 8) -> dict[str, Any]:
+    @property
+    def record(self) -> Record:
+        """What the method claims with its options."""
+        return self.method.claims
+
+    @property
+    def name(self) -> str:
+        """The name that refusals contain."""
+        return self.record.name
+
+    def budgets(self, most: int = 8) -> dict[str, int]:
         """Budgets small enough for the method to approximate where more than 2 `most` keys are given."""
-        return {b.name: min(b.default, most if b.unit == "keys" else min(b.ladder)) for b in self.method.budgets}
+        least = {b.name: most if b.unit == "keys" else min(b.ladder) for b in self.record.budgets}
+        return {name: min(amount, least[name]) for name, amount in self.method.budgets.items()}
 
-    def exact_budgets(self, length: int, s: int) -> dict[str, Any]:
-        """The least budgets at which the record says that the method is exact."""
-        if self.method.exact_at is None:
-            return {}
+    def with_budgets(self, most: int = 8) -> Method[Any]:
+        """The method with these budgets."""
+        return self._with(**self.budgets(most))
+
+    def exact_budgets(self, length: int, s: int) -> dict[str, int]:
+        """The least budgets at which the method is exact, as its record says."""
         budgets = self.budgets()
-        first = self.method.budgets[0].name
-        for n in range(1, length + s + 2):
-            names = {**budgets, first: n, "L": length, "S": s, "min": min, "max": max}
-            if eval(self.method.exact_at, {"__builtins__": {}}, names):
-                return {**budgets, first: n}
-        raise AssertionError(f"no {first} up to {length + s + 1} satisfies {self.method.exact_at!r}")
+        if self.record.exact_at is None:
+            return {}
+        first = next(iter(budgets))
+        sizes = Sizes(length, s, 8, 5)
+        for amount in range(1, length + s + 2):
+            if self._with(**(budgets | {first: amount})).is_exact(sizes):
+                return {**budgets, first: amount}
+        raise AssertionError(f"no {first} up to {length + s + 1} is exact by the record")
+
+    def _with(self, **options: Any) -> Method[Any]:
+        return replace(self.method, **options)  # type: ignore[type-var]
 
     def draw(
         self,
@@ -55,19 +79,23 @@ class Subject:
     ) -> tuple[Any, Any, Any]:
         """Standard normal query, key and value in float64, as far as the record allows; `heads` None gives two axes."""
         rng = np.random.default_rng(seed)
-        s = s if self.method.cross_length else length
-        heads_kv = heads if self.method.shared_qk else heads_kv
+        s = s if self.record.cross_length else length
+        heads_kv = heads if self.record.shared_qk else heads_kv
         lead = () if heads is None else (*batch, heads)
         lead_kv = () if heads is None else (*batch, heads if heads_kv is None else heads_kv)
         shapes = (*lead, length, e), (*lead_kv, s, e), (*lead_kv, s, ev)
         query, key, value = (rng.standard_normal(shape) for shape in shapes)
-        return query, query.copy() if self.method.shared_qk else key, value
+        return query, query.copy() if self.record.shared_qk else key, value
 
     def call(self, query: Any, key: Any, value: Any, **options: Any) -> Any:
-        """Call the method with arrays of the backend, small budgets and, where it draws, a seed."""
-        defaults = self.budgets() | ({} if self.method.deterministic else {"rng": 0})
+        """Call the method with arrays of the backend, small budgets and, where it draws, a seed.
+
+        Options are those of `nlattn.run`, and fields of the method.
+        """
+        own = self.budgets() | {name: options.pop(name) for name in list(options) if name in self.method.options}
+        seed = {} if self.record.deterministic else {"rng": 0}
         with self.backend.context():
-            return self.method.resolve()(query, key, value, **(defaults | options))
+            return self.function(self._with(**own), query, key, value, **(seed | options))
 
     def __call__(self, query: Any, key: Any, value: Any, *, dtype: str = "float64", **options: Any) -> Any:
         """Call the method with NumPy arrays in `dtype`; returns NumPy arrays."""
@@ -95,41 +123,44 @@ class Subject:
 class Check:
     """One property of a method on a backend: ``check(method, backend)`` raises AssertionError where it fails.
 
+    ``check(method, backend, function)`` calls ``function(method, query, key, value, ...)`` instead of `nlattn.run`.
+
     Attributes
     ----------
     function : callable
         Takes a `Subject`.
     when : callable
-        Takes a Method and a Backend: whether the record promises (or denies) what is checked here.
+        Takes a Record and a Backend: whether the record promises (or denies) what is checked here.
     slow : bool
         Whether it takes more than a few seconds.
     """
 
     function: Callable[[Subject], None]
-    when: Callable[[Method, Backend], bool]
+    when: Callable[[Record, Backend], bool]
     slow: bool = False
 
     @property
     def name(self) -> str:
         return self.function.__name__.removeprefix("check_")
 
-    def applies(self, method: Method, backend: Backend) -> bool:
+    def applies(self, method: Method[Any], backend: Backend) -> bool:
         """Whether the check says something about this method on this backend."""
-        return backend.library in method.namespaces and self.when(method, backend)
+        record = method.claims
+        return backend.library in record.namespaces and self.when(record, backend)
 
-    def __call__(self, method: Method, backend: Backend) -> None:
+    def __call__(self, method: Method[Any], backend: Backend, function: Call = run) -> None:
         """Run; raises unittest.SkipTest, which pytest reports as a skip, where the backend is not available."""
         reason = backend.unavailable()
         if reason is not None:
             raise SkipTest(reason)
-        self.function(Subject(method, backend))
+        self.function(Subject(method, backend, function))
 
     def __str__(self) -> str:
         return self.name
 
 
 def check(
-    when: Callable[[Method, Backend], bool] = lambda method, backend: True, *, slow: bool = False
+    when: Callable[[Record, Backend], bool] = lambda record, backend: True, *, slow: bool = False
 ) -> Callable[[Callable[[Subject], None]], Check]:
     """Make a `Check` of a function of a `Subject`."""
     return lambda function: Check(function, when, slow)

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.testing.asserts import assert_close
-from nlattn.testing.refusals import refuses
-from nlattn.testing.suite import ROUNDING, Subject, check
+from nlattn.testing._asserts import assert_close
+from nlattn.testing._suite import ROUNDING, Subject, check
+from nlattn.testing.checks.refusals import refuses
 
 __all__ = [
     "check_blind_rows",
@@ -33,10 +33,10 @@ def _close(actual: Any, desired: Any) -> None:
 
 
 def _rows(subject: Subject) -> tuple[int, ...]:
-    return (24,) if subject.method.masks == "any" else (1,)
+    return (24,) if subject.record.masks == "any" else (1,)
 
 
-@check(lambda method, backend: method.masks is not None)
+@check(lambda record, backend: record.masks is not None)
 def check_mask_broadcasting(subject: Subject) -> None:
     """Every mask gives what it gives when written out in full; a mask that allows everything changes nothing."""
     q, k, v, rng = _masked(subject)
@@ -44,7 +44,7 @@ def check_mask_broadcasting(subject: Subject) -> None:
     for batch in ((2,), (3, 2)):
         q, k, v = (np.broadcast_to(x, (*batch, *x.shape[1:])) for x in (q, k, v))
         full = (*batch, 4, *_rows(subject), s)
-        for lead in SHAPES[subject.method.masks or ""]:
+        for lead in SHAPES[subject.record.masks or ""]:
             allowed = rng.random((*lead, s)) < 0.7
             allowed[..., -1] = True
             bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
@@ -57,19 +57,19 @@ def check_mask_broadcasting(subject: Subject) -> None:
     assert not np.any(subject(q, k, v, attn_mask=np.zeros(1, dtype=bool))), "a mask of one False does not mask"
 
 
-@check(lambda method, backend: method.masks is not None)
+@check(lambda record, backend: record.masks is not None)
 def check_boolean_equals_infinite(subject: Subject) -> None:
     """False and -inf are the same, with causality (where there is any) on top."""
     q, k, v, rng = _masked(subject)
     allowed = rng.random((*_rows(subject), k.shape[-2])) < 0.6
     for causal in (False, True):
-        if not causal or subject.method.causal is not None:
+        if not causal or subject.record.causal is not None:
             first = subject(q, k, v, attn_mask=allowed, is_causal=causal)
             _close(subject(q, k, v, attn_mask=np.where(allowed, 0.0, -np.inf), is_causal=causal), first)
             assert np.abs(first - subject(q, k, v, is_causal=causal)).max() > 1e-3, "the mask changes nothing"
 
 
-@check(lambda method, backend: method.masks is not None)
+@check(lambda record, backend: record.masks is not None)
 def check_masked_keys_have_no_influence(subject: Subject) -> None:
     """What stands at a masked key does not matter; at another it does."""
     q, k, v, rng = _masked(subject)
@@ -78,17 +78,17 @@ def check_masked_keys_have_no_influence(subject: Subject) -> None:
     other_k, other_v = k.copy(), v.copy()
     other_k[..., hidden, :] = 50 * rng.standard_normal(other_k[..., hidden, :].shape)
     other_v[..., hidden, :] = 1e6
-    q_other = other_k.copy() if subject.method.shared_qk else q
+    q_other = other_k.copy() if subject.record.shared_qk else q
     first = subject(q, k, v, attn_mask=~hidden)
     second = subject(q_other, other_k, other_v, attn_mask=~hidden)
-    rows = ~hidden if subject.method.shared_qk else slice(None)
+    rows = ~hidden if subject.record.shared_qk else slice(None)
     _close(second[..., rows, :], first[..., rows, :])
     seen = v.copy()
     seen[..., ~hidden, :] += 10
     assert np.abs(subject(q, k, seen, attn_mask=~hidden) - first).max() > 1e-3, "no visible value has any influence"
 
 
-@check(lambda method, backend: method.masks is not None)
+@check(lambda record, backend: record.masks is not None)
 def check_lowest_does_not_mask(subject: Subject) -> None:
     """Only False and -inf mask: a row with the same finite bias at every key sees every key, down to finfo.min."""
     q, k, v, _ = _masked(subject)
@@ -100,13 +100,13 @@ def check_lowest_does_not_mask(subject: Subject) -> None:
             out = subject(q, k, v + 10.0, attn_mask=mask, dtype=dtype)
             assert np.all(np.isfinite(out)), f"{dtype}: a bias of {bias:g} gives what is not finite"
             assert np.all(np.any(out != 0, axis=-1)), f"{dtype}: a bias of {bias:g} masks"
-            if subject.method.rows_sum_to_one:
+            if subject.record.rows_sum_to_one:
                 ones = subject(q, k, np.ones_like(v), attn_mask=mask, dtype=dtype)
                 assert_close(ones, np.ones_like(ones), rtol=1e-5)
         # Beside keys without a bias such keys have no weight left, and no influence.
         mask = np.where(np.arange(s)[None] % 3 == 0, limits.min, 0.0)
         hidden = np.where(mask == 0, mask, -np.inf)
-        if subject.method.family == "exact":
+        if subject.record.family == "exact":
             out, wanted = (subject(q, k, v, attn_mask=m, dtype=dtype) for m in (mask, hidden))
             assert_close(out, wanted, rtol=1e-5, atol=1e-6)
 
@@ -115,19 +115,19 @@ def check_lowest_does_not_mask(subject: Subject) -> None:
 def check_blind_rows(subject: Subject) -> None:
     """Rows that may attend to nothing are exactly 0, their log-sum-exp is -inf, and others do not notice them."""
     q, k, v, rng = _masked(subject)
-    s, method = k.shape[-2], subject.method
-    lse = {"return_lse": True} if method.partial else {}
+    s, record = k.shape[-2], subject.record
+    lse = {"return_lse": True} if record.partial else {}
     cases: list[tuple[Any, dict[str, Any]]] = []
-    if method.masks == "any":
+    if record.masks == "any":
         mask = rng.random((2, 4, 24, s)) < 0.5
         mask[0, 1, 3:9] = mask[1, :, 0] = mask[1, 2] = False
         cases += [(~mask.any(-1), {"attn_mask": m}) for m in (mask, np.where(mask, 0.0, -np.inf))]
-    if method.masks is not None:
+    if record.masks is not None:
         mask = rng.random((2, 4, 1, s)) < 0.5
         mask[0, 1] = mask[1] = False
         blind = np.broadcast_to(~mask.any(-1), (2, 4, 24))
         cases += [(blind, {"attn_mask": m}) for m in (mask, np.where(mask, 0.0, -np.inf))]
-    if method.causal is not None and method.cross_length:
+    if record.causal is not None and record.cross_length:
         q = subject.draw(60, s, batch=(2,), heads=4, heads_kv=2)[0][..., :60, :]
         blind = np.broadcast_to(np.arange(60) < 60 - s, (2, 4, 60))
         cases += [(blind, {"is_causal": True})]
@@ -143,14 +143,14 @@ def check_blind_rows(subject: Subject) -> None:
                 assert np.array_equal(result[1] == -np.inf, blind), f"{dtype}, {list(options)}: lse is not -inf there"
 
 
-@check(lambda method, backend: method.masks != "any")
+@check(lambda record, backend: record.masks != "any")
 def check_masks_refused(subject: Subject) -> None:
     """A mask that the record excludes raises NotImplementedError with a sentence that names the method."""
     q, k, v, _ = _masked(subject)
     arrays = [subject.backend.array(x) for x in (q, k, v)]
     s = k.shape[-2]
-    shapes = [(24, s), (24, 1), (2, 1, 24, s)] + ([(1, s), (s,)] if subject.method.masks is None else [])
+    shapes = [(24, s), (24, 1), (2, 1, 24, s)] + ([(1, s), (s,)] if subject.record.masks is None else [])
     for shape in shapes:
         mask = np.ones(shape, dtype=bool)
         for m in (mask, np.where(mask, 0.0, -np.inf)):
-            refuses(subject, NotImplementedError, subject.method.name, *arrays, attn_mask=subject.backend.array(m))
+            refuses(subject, NotImplementedError, subject.name, *arrays, attn_mask=subject.backend.array(m))

@@ -1,0 +1,1 @@
+"""What every attention method promises: one file a promise, in functions of a `Subject`."""
