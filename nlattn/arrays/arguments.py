@@ -2,12 +2,13 @@
 
 import math
 import operator
-from typing import Any
+from typing import Any, SupportsFloat, SupportsIndex, TypeVar
 
 import numpy as np
 
 from nlattn.arrays.host import all_finite
 from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.typing import Array
 
 __all__ = [
     "check_choice",
@@ -17,8 +18,10 @@ __all__ = [
     "matrix",
 ]
 
+Choice = TypeVar("Choice", bound=str)
 
-def floating(name: str, array: Any, *, allow_complex: bool = False, check_finite: bool = True) -> Any:
+
+def floating(name: str, array: Array, *, allow_complex: bool = False, check_finite: bool = True) -> Array:
     """`array` in float32 or float64, or complex where allowed.
 
     Integers and booleans become float64, as in SciPy; float16 and bfloat16 become float32, in which sums keep their
@@ -41,7 +44,7 @@ def floating(name: str, array: Any, *, allow_complex: bool = False, check_finite
     return array
 
 
-def matrix(name: str, array: Any, *, allow_complex: bool = False, check_finite: bool = True) -> Any:
+def matrix(name: str, array: Array, *, allow_complex: bool = False, check_finite: bool = True) -> Array:
     """`floating` for an array of two axes."""
     array = floating(name, array, allow_complex=allow_complex, check_finite=check_finite)
     if array.ndim != 2:
@@ -49,7 +52,7 @@ def matrix(name: str, array: Any, *, allow_complex: bool = False, check_finite: 
     return array
 
 
-def check_integer(name: str, value: Any, *, least: int = 1, most: int | None = None, why: str = "") -> int:
+def check_integer(name: str, value: SupportsIndex, *, least: int = 1, most: int | None = None, why: str = "") -> int:
     """`value` as an int between `least` and `most`; `why` follows a refusal of what is too large."""
     try:
         number = None if isinstance(value, bool | np.bool) else operator.index(value)
@@ -66,7 +69,7 @@ def check_integer(name: str, value: Any, *, least: int = 1, most: int | None = N
 
 def check_number(
     name: str,
-    value: Any,
+    value: SupportsFloat | SupportsIndex,
     *,
     above: float = -math.inf,
     least: float = -math.inf,
@@ -87,8 +90,8 @@ def check_number(
     return number
 
 
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    """`value`, which must be one of the names allowed."""
+def check_choice(name: str, value: Choice, allowed: tuple[Any, ...]) -> Choice:
+    """`value`, which must be one of the names allowed: those of its Literal type, by ``typing.get_args``."""
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}")
     return value

@@ -15,24 +15,24 @@ def to_host(array: Array) -> Any:
     if array_api_compat.is_numpy_array(array):
         return np.asarray(array)
     if array_api_compat.is_torch_array(array):
-        return stop_gradient(array).cpu().numpy()
+        return array.detach().cpu().numpy()
     if array_api_compat.is_cupy_array(array):
         return array.get()  # type: ignore[attr-defined]
     xp = array_api_compat.array_namespace(array)
     return np.asarray(array_api_compat.to_device(array, xp.__array_namespace_info__().default_device()))
 
 
-def to_float(x: Any) -> float:
+def to_float(x: Array) -> float:
     """An array of no axes as a float, also where gradients are recorded."""
     return float(stop_gradient(x))
 
 
-def stop_gradient(array: Any) -> Any:
+def stop_gradient(array: Array) -> Array:
     """The array without its gradient, as for choices, which have none."""
     return array.detach() if hasattr(array, "detach") else array
 
 
-def concrete_or(condition: Any, *, otherwise: bool) -> bool:
+def concrete_or(condition: Array | bool, *, otherwise: bool) -> bool:
     """A condition of no axes as a bool, or `otherwise` where it is traced (vmap, meta tensors) and has no value."""
     try:
         return bool(condition)

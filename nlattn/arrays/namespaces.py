@@ -1,22 +1,27 @@
 """The array library of the arguments of a call."""
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import array_api_compat
 from array_api_compat import array_namespace
 
-from nlattn.arrays.typing import Namespace
+from nlattn.arrays.typing import Array, Namespace
 
-__all__ = ["NAMESPACES", "namespace"]
+__all__ = ["NAMESPACES", "is_array", "namespace"]
 
 #: The array libraries that everything runs on unless its documentation says otherwise.
 NAMESPACES = ("numpy", "cupy", "torch", "array_api_strict")
 
 
+def is_array(value: object) -> TypeGuard[Array]:
+    """Whether a value is an array of any library that follows the array API standard."""
+    return bool(array_api_compat.is_array_api_obj(value))
+
+
 def namespace(**arrays: Any) -> Namespace:
     """The array namespace of the arguments, which share one supported library and one device."""
     for name, array in arrays.items():
-        if not array_api_compat.is_array_api_obj(array):
+        if not is_array(array):
             raise TypeError(f"{name} must be an array, got {type(array).__name__}; convert it, e.g. with numpy.asarray")
         if hasattr(array, "mask") and hasattr(array, "filled"):
             raise TypeError(

@@ -1,35 +1,38 @@
 """Points in blocks of equal size, neighbours in some order together."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat
 
 from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import concrete_or
 from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.typing import Array, Namespace
 
 __all__ = ["SortedBlocks", "sort_into_blocks"]
 
 
 class SortedBlocks(NamedTuple):
-    """Which points make up each block.
+    """The points of each block.
 
     Attributes
     ----------
     index : integer array, shape (..., blocks, size)
-        The point in each place; where none is left, that of the last place that has one.
+        The point in each place; where no point is left, the one in the last place that has one.
     used : boolean array, shape (..., blocks, size)
-        False where no valid point is.
+        False where a place holds no valid point.
     inverse : integer array, shape (..., n)
         The place of each point: block ``inverse // size``, and there ``inverse % size``.
     """
 
-    index: Any
-    used: Any
-    inverse: Any
+    index: Array  # type: ignore[assignment]  # which hides the method `index` of tuples
+    used: Array
+    inverse: Array
 
 
-def sort_into_blocks(codes: Any, size: int, *, valid: Any = None) -> SortedBlocks:
+@on_numpy
+def sort_into_blocks(codes: Array, size: int, *, valid: Array | None = None) -> SortedBlocks:
     """Sort points by their codes, and cut the sequence into blocks.
 
     Parameters
@@ -37,14 +40,14 @@ def sort_into_blocks(codes: Any, size: int, *, valid: Any = None) -> SortedBlock
     codes : array, shape (..., n)
         What to sort by: integers, e.g. hash codes or their `gray_rank`, or real numbers without NaN.
     size : int
-        Of a block. Nothing has to divide: places at the end stay empty.
+        Places in a block. It need not divide n: places at the end stay empty.
     valid : boolean array, broadcasts to (..., n), default all True
         Points that are not valid come last, whatever their code.
 
     Returns
     -------
     SortedBlocks
-        Of ceil(n / size) blocks. Points with equal codes keep their order.
+        ceil(n / size) blocks. Points with equal codes keep their order.
 
     Notes
     -----
@@ -91,7 +94,7 @@ def sort_into_blocks(codes: Any, size: int, *, valid: Any = None) -> SortedBlock
     return SortedBlocks(xp.reshape(index, shape), xp.reshape(used, shape), inverse)
 
 
-def _broadcast(xp: Any, valid: Any, codes: Any) -> Any:
+def _broadcast(xp: Namespace, valid: Array, codes: Array) -> Array:
     try:
         return xp.broadcast_to(valid, codes.shape)
     except (ValueError, RuntimeError):
@@ -100,7 +103,7 @@ def _broadcast(xp: Any, valid: Any, codes: Any) -> Any:
         ) from None
 
 
-def _narrow(xp: Any, codes: Any) -> Any:
+def _narrow(xp: Namespace, codes: Array) -> Array:
     """The codes in 16 bits if they fit: NumPy then sorts them in linear time."""
     if not (array_api_compat.is_numpy_array(codes) and xp.isdtype(codes.dtype, "integral") and 0 not in codes.shape):
         return codes

@@ -1,17 +1,19 @@
 """Locality-sensitive hash codes: near points get the same one more often."""
 
 import math
-from typing import Any
 
 from nlattn.arrays.arguments import check_integer, check_number, floating
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import concrete_or
+from nlattn.arrays.typing import Array
 from nlattn.kernels.hash_codes import hash_codes
 from nlattn.sketch._points import projected_points
 
 __all__ = ["cross_polytope_codes", "hyperplane_codes", "p_stable_codes"]
 
 
-def hyperplane_codes(x: Any, projection: Any, *, check_finite: bool = True) -> Any:
+@on_numpy
+def hyperplane_codes(x: Array, projection: Array, *, check_finite: bool = True) -> Array:
     """On which side of each of several hyperplanes points lie.
 
     Parameters
@@ -26,7 +28,7 @@ def hyperplane_codes(x: Any, projection: Any, *, check_finite: bool = True) -> A
     Returns
     -------
     array, shape (..., n)
-        Of dtype int64: bit t is 1 where the projection on row t is positive. A zero row of `x` has code 0: give
+        int64: bit t is 1 where the projection on row t is positive. A zero row of `x` has code 0: give
         padding a place of its own by `valid` of `sort_into_blocks`.
 
     Notes
@@ -49,9 +51,10 @@ def hyperplane_codes(x: Any, projection: Any, *, check_finite: bool = True) -> A
     return hash_codes(x, projection)
 
 
+@on_numpy
 def cross_polytope_codes(
-    x: Any, projection: Any, *, factors: tuple[int, ...] | None = None, check_finite: bool = True
-) -> Any:
+    x: Array, projection: Array, *, factors: tuple[int, ...] | None = None, check_finite: bool = True
+) -> Array:
     """Which vertex of a randomly rotated cross-polytope is nearest to each point.
 
     Parameters
@@ -70,8 +73,9 @@ def cross_polytope_codes(
     Returns
     -------
     array, shape (..., n)
-        Of dtype int64, less than the product of all 2 f. A digit is the place of the largest absolute value, plus f
-        where that value is negative; the first group is the lowest digit. A zero row of `x` has code 0.
+        int64, less than the product of 2 f over the groups, f the size of each. A digit is the place of the largest
+        absolute value, plus f where that value is negative; the first group is the lowest digit. A zero row of `x` has
+        code 0.
 
     Notes
     -----
@@ -96,7 +100,8 @@ def cross_polytope_codes(
     return hash_codes(x, projection, factors)
 
 
-def p_stable_codes(x: Any, projection: Any, offsets: Any, width: float, *, check_finite: bool = True) -> Any:
+@on_numpy
+def p_stable_codes(x: Array, projection: Array, offsets: Array, width: float, *, check_finite: bool = True) -> Array:
     """In which of the strips of equal width points lie, for each of several directions.
 
     Parameters
@@ -108,13 +113,13 @@ def p_stable_codes(x: Any, projection: Any, offsets: Any, width: float, *, check
     offsets : array, shape (..., m)
         Uniform on [0, width).
     width : float
-        Of the strips; positive.
+        Width of the strips; positive.
     check_finite : bool, default True
 
     Returns
     -------
     array, shape (..., n, m)
-        Of dtype int64: floor((w.x + offset) / width), one for each row w.
+        int64: floor((w.x + offset) / width), one for each row w.
 
     Notes
     -----

@@ -2,13 +2,19 @@
 
 import functools
 import math
-from typing import Any
+from typing import overload
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace
 from scipy.special import ndtr, owens_t
 
 from nlattn.arrays.arguments import check_integer, check_number
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import nonzero
+from nlattn.arrays.host import to_host
+from nlattn.arrays.namespaces import is_array
+from nlattn.arrays.random import moved
+from nlattn.arrays.typing import Array
 
 __all__ = [
     "cross_polytope_collision_probability",
@@ -16,17 +22,22 @@ __all__ = [
     "p_stable_collision_probability",
 ]
 
-# Nodes of the quadrature along each axis: nine digits for up to 1000 coordinates, five for 10^6.
+# Nodes of the quadrature along each axis: they give nine digits for up to 1000 coordinates, five for 10^6.
 NODES = 96
 
 
-def hyperplane_collision_probability(angle: Any, bits: int = 1) -> Any:
+@overload
+def hyperplane_collision_probability(angle: float, bits: int = 1) -> float: ...
+@overload
+def hyperplane_collision_probability(angle: Array, bits: int = 1) -> Array: ...
+@on_numpy(same_dtype=True)
+def hyperplane_collision_probability(angle: float | Array, bits: int = 1) -> float | Array:
     """Probability that two points at an angle get the same code of `hyperplane_codes`.
 
     Parameters
     ----------
     angle : float or array
-        In radians, from 0 to pi. Arrays of any library.
+        In radians, from 0 to pi.
     bits : int, default 1
         Length of the codes.
 
@@ -47,18 +58,22 @@ def hyperplane_collision_probability(angle: Any, bits: int = 1) -> Any:
     0.5625
     """
     bits = check_integer("bits", bits)
-    if not is_array_api_obj(angle):
-        return (1 - check_number("angle", angle, least=0, most=math.pi) / math.pi) ** bits
-    xp = array_namespace(angle)
-    return xp.clip(1 - angle / math.pi, 0, 1) ** bits
+    if is_array(angle):
+        return array_namespace(angle).clip(1 - angle / math.pi, 0, 1) ** bits
+    return (1 - check_number("angle", angle, least=0, most=math.pi) / math.pi) ** bits
 
 
-def cross_polytope_collision_probability(angle: Any, size: int) -> Any:
+@overload
+def cross_polytope_collision_probability(angle: float, size: int) -> float: ...
+@overload
+def cross_polytope_collision_probability(angle: Array, size: int) -> Array: ...
+@on_numpy
+def cross_polytope_collision_probability(angle: float | Array, size: int) -> float | Array:
     """Probability that two points at an angle get the same digit of `cross_polytope_codes`.
 
     Parameters
     ----------
-    angle : float or NumPy array
+    angle : float or array
         In radians, from 0 to pi.
     size : int
         Rows of the projection; there are twice as many codes. For a product form, the product of the probabilities
@@ -83,19 +98,24 @@ def cross_polytope_collision_probability(angle: Any, size: int) -> Any:
     0.015625
     """
     size = check_integer("size", size)
-    angles = np.asarray(angle, np.float64)
+    angles = _on_host(angle)
     if not np.all((angles >= 0) & (angles <= math.pi)):
         raise ValueError("angle must lie between 0 and pi")
-    flat = [_cross_polytope(float(a), size) for a in angles.ravel()]
-    return flat[0] if np.ndim(angle) == 0 else np.reshape(flat, angles.shape)
+    flat = [_cross_polytope(float(a), size) for a in np.ravel(angles)]
+    return flat[0] if angles.ndim == 0 else _beside(np.reshape(flat, angles.shape), angle)
 
 
-def p_stable_collision_probability(distance: Any, width: float) -> Any:
+@overload
+def p_stable_collision_probability(distance: float, width: float) -> float: ...
+@overload
+def p_stable_collision_probability(distance: Array, width: float) -> Array: ...
+@on_numpy
+def p_stable_collision_probability(distance: float | Array, width: float) -> float | Array:
     """Probability that two points at a distance get the same code of `p_stable_codes` from one row.
 
     Parameters
     ----------
-    distance : float or NumPy array
+    distance : float or array
         Not negative.
     width : float
         Positive.
@@ -117,16 +137,28 @@ def p_stable_collision_probability(distance: Any, width: float) -> Any:
     0.8005
     """
     width = check_number("width", width, above=0)
-    distance = np.asarray(distance, np.float64)
-    if not np.all(distance >= 0):
+    distances = _on_host(distance)
+    if not np.all(distances >= 0):
         raise ValueError("distance must not be negative")
-    t = width / np.where(distance == 0, 1.0, distance)
+    t = width / nonzero(distances)
     probability = 2 * ndtr(t) - 1 + math.sqrt(2 / math.pi) * np.expm1(-(t**2) / 2) / t
-    return np.where(distance == 0, 1.0, probability)[()]
+    probability = np.where(distances == 0, 1.0, probability)
+    return _beside(probability, distance) if probability.ndim else float(probability)
+
+
+def _on_host(values: float | Array) -> Array:
+    """Numbers as a NumPy array in float64."""
+    return np.asarray(to_host(values) if is_array(values) else values, np.float64)
+
+
+def _beside(host: Array, values: float | Array) -> Array:
+    """A NumPy array in the library and on the device of `values`, if these are an array."""
+    return moved(host, values) if is_array(values) else host
 
 
 @functools.cache
-def _nodes() -> tuple[Any, Any]:
+def _nodes() -> tuple[Array, Array]:
+    """Nodes and weights of the Gauss-Legendre quadrature on [0, 1]."""
     nodes, weights = np.polynomial.legendre.leggauss(NODES)
     return (nodes + 1) / 2, weights / 2
 
@@ -135,7 +167,7 @@ def _cross_polytope(angle: float, size: int) -> float:
     """In polar coordinates (X, Y) = r (cos b, cos(b - angle)); both are positive for angle - pi/2 < b < pi/2."""
     nodes, weights = _nodes()
     b = angle - math.pi / 2 + (math.pi - angle) * nodes[:, None]
-    # Beyond this radius the rest of 2 size copies of the plane is below 1e-16.
+    # What lies beyond this radius is below 1e-16, also 2 size times.
     radius = math.sqrt(2 * math.log(2 * size) + 76)
     r = radius * nodes
     x, y = r * np.cos(b), r * np.cos(b - angle)

@@ -1,13 +1,14 @@
 """Codes in an order in which neighbours differ by one bit."""
 
-from typing import Any
-
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.typing import Array
 
 __all__ = ["gray_rank"]
 
 
-def gray_rank(codes: Any) -> Any:
+@on_numpy
+def gray_rank(codes: Array) -> Array:
     """The place of each binary code in the reflected Gray sequence.
 
     Parameters

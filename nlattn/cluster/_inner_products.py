@@ -1,16 +1,23 @@
 """Queries and keys with extra coordinates, such that large inner products become small angles or distances."""
 
-from typing import Any
+from typing import Literal, get_args
 
 from nlattn.arrays.arguments import check_choice
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import nonzero
+from nlattn.arrays.rows import unit_rows
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.sketch._points import paired_points
 
 __all__ = ["augment_for_inner_products"]
 
+Kind = Literal["xbox", "xbox+", "simple"]
 
+
+@on_numpy
 def augment_for_inner_products(
-    query: Any, key: Any, *, kind: str = "xbox", check_finite: bool = True
-) -> tuple[Any, Any]:
+    query: Array, key: Array, *, kind: Kind = "xbox", check_finite: bool = True
+) -> tuple[Array, Array]:
     """Make nearest-neighbour search find the keys with the largest inner products.
 
     Parameters
@@ -45,7 +52,7 @@ def augment_for_inner_products(
            [3., 0., 4.]])
     """
     xp, query, key = paired_points("query", query, "key", key, check_finite=check_finite)
-    check_choice("kind", kind, ("xbox", "xbox+", "simple"))
+    check_choice("kind", kind, get_args(Kind))
     key_square, key_most = _squares(xp, key)
     zero = xp.zeros_like(query[..., :1])
     if kind == "xbox+":
@@ -56,18 +63,15 @@ def augment_for_inner_products(
     root = xp.sqrt(key_most - key_square)
     if kind == "xbox":
         return xp.concat([query, zero], axis=-1), xp.concat([key, root], axis=-1)
-    norm = xp.sqrt(xp.sum(query * query, axis=-1, keepdims=True))
-    query = query / xp.where(norm == 0, xp.ones_like(norm), norm)
     most = xp.sqrt(key_most)
-    empty = most == 0
-    # Where all keys are 0 they are the pole.
-    root = xp.where(empty, xp.ones_like(root), root / xp.where(empty, xp.ones_like(most), most))
-    key = key / xp.where(empty, xp.ones_like(most), most)
-    return xp.concat([query, zero], axis=-1), xp.concat([key, root], axis=-1)
+    # Keys that are all 0 become the pole.
+    root = xp.where(most == 0, xp.ones_like(root), root / nonzero(most))
+    key = key / nonzero(most)
+    return xp.concat([unit_rows(query)[0], zero], axis=-1), xp.concat([key, root], axis=-1)
 
 
-def _squares(xp: Any, x: Any) -> tuple[Any, Any]:
-    """Squared norms and, for each set, the largest of them, which no rounding puts below one of them; 0 for none."""
+def _squares(xp: Namespace, x: Array) -> tuple[Array, Array]:
+    """Squared norms, and the largest of each set, below which rounding puts none of them; 0 for an empty set."""
     squares = xp.sum(x * x, axis=-1, keepdims=True)
     if x.shape[-2] == 0:
         return squares, xp.zeros((*x.shape[:-2], 1, 1), dtype=x.dtype, device=x.device)

@@ -1,17 +1,23 @@
 """k-means: plain, on the sphere, and with clusters of equal size."""
 
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number, floating
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.host import concrete_or
-from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.namespaces import is_array, namespace
 from nlattn.arrays.rows import unit_rows
+from nlattn.arrays.typing import Array, Namespace, RngLike
 from nlattn.cluster._centroids import cluster_weights, sum_of_squares
 from nlattn.cluster._refinement import balanced_refinement, plain_refinement
-from nlattn.cluster._seeding import first_centres
+from nlattn.cluster._seeding import Init, first_centres
 from nlattn.sketch._points import points
 
 __all__ = ["KMeans", "kmeans"]
+
+Kind = Literal["plain", "spherical", "balanced"]
+Empty = Literal["reseed", "keep"]
 
 
 class KMeans(NamedTuple):
@@ -30,24 +36,25 @@ class KMeans(NamedTuple):
         How often the centres were moved.
     """
 
-    centres: Any
-    labels: Any
-    counts: Any
-    inertia: Any
+    centres: Array
+    labels: Array
+    counts: Array
+    inertia: Array
     steps: int
 
 
+@on_numpy
 def kmeans(
-    x: Any,
-    centres: Any,
-    weights: Any = None,
+    x: Array,
+    centres: int | Array,
+    weights: Array | None = None,
     *,
-    kind: str = "plain",
-    init: str = "++",
-    empty: str = "reseed",
+    kind: Kind = "plain",
+    init: Init = "++",
+    empty: Empty = "reseed",
     iterations: int = 100,
     tol: float = 0.0,
-    rng: Any = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> KMeans:
     """Divide points among centres such that the sum of squared distances is small.
@@ -62,7 +69,7 @@ def kmeans(
     weights : array, shape (..., n), default all 1
         Not negative; 0 leaves a point out, which gets a label all the same.
     kind : {"plain", "spherical", "balanced"}, default "plain"
-        "spherical": of directions. Points and centres are scaled to length 1; points that are 0 are left out.
+        "spherical" clusters directions: points and centres are scaled to length 1, and points that are 0 left out.
         "balanced": no cluster gets more than ceil(n / k) points, n those of positive weight. Pairs of clusters exchange
         points as long as that makes the sum smaller: a local optimum.
     init : {"++", "sample"}, default "++"
@@ -104,11 +111,13 @@ def kmeans(
     >>> np.sort(found.centres[:, 0]), float(found.inertia)
     (array([ 0.5, 11. ]), 2.5)
     """
-    xp = namespace(x=x, **{n: a for n, a in (("centres", centres), ("weights", weights)) if hasattr(a, "shape")})
+    start = centres if is_array(centres) and centres.ndim > 0 else None
+    arrays = {"centres": start, "weights": weights}
+    xp = namespace(x=x, **{name: array for name, array in arrays.items() if array is not None})
     x = points("x", x, check_finite=check_finite)
-    check_choice("kind", kind, ("plain", "spherical", "balanced"))
-    check_choice("init", init, ("++", "sample"))
-    reseed = check_choice("empty", empty, ("reseed", "keep")) == "reseed"
+    check_choice("kind", kind, get_args(Kind))
+    check_choice("init", init, get_args(Init))
+    reseed = check_choice("empty", empty, get_args(Empty)) == "reseed"
     iterations = check_integer("iterations", iterations, least=0)
     tol = check_number("tol", tol, least=0)
     weights = _weights(xp, x, weights, check_finite)
@@ -117,33 +126,34 @@ def kmeans(
         if concrete_or(xp.any(zero), otherwise=True):
             weights = xp.where(zero, xp.zeros_like(x[..., 0]), 1.0 if weights is None else weights)
     middle = _middle(xp, x, weights) if kind != "spherical" else 0.0
-    # Squared distances by products lose what the origin is away.
+    # Squared distances are formed by products, which lose digits to the distance from the origin.
     x = x - middle
-    if hasattr(centres, "shape"):
-        centres = _begin(xp, x, centres, check_finite) - middle
-        if kind == "spherical":
-            centres, _ = unit_rows(centres)
+    if start is None:
+        first = first_centres(xp, x, centres, weights, init, rng)
     else:
-        centres = first_centres(xp, x, centres, weights, init, rng)
+        first = _begin(xp, x, start, check_finite) - middle
+        first = unit_rows(first)[0] if kind == "spherical" else first
     if kind == "balanced":
-        centres, labels, steps = balanced_refinement(xp, x, centres, weights, reseed, iterations)
+        last, labels, steps = balanced_refinement(xp, x, first, weights, reseed, iterations)
     else:
-        centres, labels, steps = plain_refinement(
-            xp, x, centres, weights, reseed, iterations, tol=tol, spherical=kind == "spherical"
+        last, labels, steps = plain_refinement(
+            xp, x, first, weights, reseed, iterations, tol=tol, spherical=kind == "spherical"
         )
-    counts = cluster_weights(xp, x, labels, weights, centres.shape[-2])
-    inertia = sum_of_squares(xp, x, centres, labels, weights)
-    return KMeans(centres + middle, labels, counts, inertia, steps)
+    counts = cluster_weights(xp, x, labels, weights, last.shape[-2])
+    inertia = sum_of_squares(xp, x, last, labels, weights)
+    return KMeans(last + middle, labels, counts, inertia, steps)
 
 
-def _middle(xp: Any, x: Any, weights: Any) -> Any:
+def _middle(xp: Namespace, x: Array, weights: Array | None) -> Array | float:
+    """The weighted mean of the points."""
     if weights is None:
         return xp.mean(x, axis=-2, keepdims=True) if x.shape[-2] else 0.0
     total = xp.sum(weights, axis=-1)[..., None, None]
-    return weights[..., None, :] @ x / xp.where(total == 0, xp.ones_like(total), total)
+    return weights[..., None, :] @ x / nonzero(total)
 
 
-def _weights(xp: Any, x: Any, weights: Any, check_finite: bool) -> Any:
+def _weights(xp: Namespace, x: Array, weights: Array | None, check_finite: bool) -> Array | None:
+    """The weights, checked, in the dtype of the points."""
     if weights is None:
         return None
     weights = floating("weights", weights, check_finite=check_finite)
@@ -156,7 +166,8 @@ def _weights(xp: Any, x: Any, weights: Any, check_finite: bool) -> Any:
     return xp.astype(weights, x.dtype, copy=False)
 
 
-def _begin(xp: Any, x: Any, centres: Any, check_finite: bool) -> Any:
+def _begin(xp: Namespace, x: Array, centres: Array, check_finite: bool) -> Array:
+    """Given centres, checked, in the dtype of the points."""
     centres = xp.astype(points("centres", centres, check_finite=check_finite), x.dtype, copy=False)
     shape = tuple(centres.shape)
     if shape[:-2] != tuple(x.shape[:-2]) or shape[-1] != x.shape[-1] or shape[-2] == 0:

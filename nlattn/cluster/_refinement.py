@@ -1,8 +1,7 @@
 """Lloyd's iteration: points to centres, centres to the means of their points."""
 
-from typing import Any
-
 from nlattn.arrays.host import concrete_or
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.cluster._capacities import exchanged, filled
 from nlattn.cluster._centroids import moved_centres
 from nlattn.kernels.nearest_centre import nearest_centre
@@ -11,21 +10,21 @@ __all__ = ["balanced_refinement", "plain_refinement"]
 
 
 def plain_refinement(
-    xp: Any,
-    x: Any,
-    centres: Any,
-    weights: Any,
+    xp: Namespace,
+    x: Array,
+    centres: Array,
+    weights: Array | None,
     reseed: bool,
     iterations: int,
     *,
     tol: float = 0.0,
     spherical: bool = False,
-) -> tuple[Any, Any, int]:
+) -> tuple[Array, Array, int]:
     """Centres, labels and how often the centres were moved."""
     limit = _limit(xp, x, tol)
 
-    def nearest(centres: Any) -> Any:
-        # On the sphere all centres have length 1, and a point that is 0 must not see how well.
+    def nearest(centres: Array) -> Array:
+        # On the sphere all centres have length 1 but for rounding, which must not decide for a point that is 0.
         squares = xp.zeros_like(centres[..., 0]) if spherical else xp.sum(centres * centres, axis=-1)
         return nearest_centre(x, centres, squares)[0]
 
@@ -45,15 +44,18 @@ def plain_refinement(
 
 
 def balanced_refinement(
-    xp: Any, x: Any, centres: Any, weights: Any, reseed: bool, iterations: int
-) -> tuple[Any, Any, int]:
-    """The same with limited room: exchanges between clusters in place of nearest centres."""
+    xp: Namespace, x: Array, centres: Array, weights: Array | None, reseed: bool, iterations: int
+) -> tuple[Array, Array, int]:
+    """Centres, labels and how often the centres were moved, with room for equal numbers of points in each cluster.
+
+    Exchanges of points between clusters take the place of nearest centres.
+    """
     k = centres.shape[-2]
     seats = xp.ones(x.shape[:-1], dtype=xp.bool, device=x.device) if weights is None else weights > 0
     capacity = (xp.sum(xp.astype(seats, xp.int64), axis=-1) + k - 1) // k
     squares = xp.sum(x * x, axis=-1)[..., None]
 
-    def costs(centres: Any) -> Any:
+    def costs(centres: Array) -> Array:
         return squares - 2 * (x @ xp.matrix_transpose(centres)) + xp.sum(centres * centres, axis=-1)[..., None, :]
 
     if x.shape[-2] == 0:
@@ -72,7 +74,8 @@ def balanced_refinement(
     return centres, labels, step
 
 
-def _limit(xp: Any, x: Any, tol: float) -> Any:
+def _limit(xp: Namespace, x: Array, tol: float) -> Array | None:
+    """The squared distance up to which centres may move when the iteration stops, if it has a tolerance."""
     if tol == 0 or x.shape[-2] == 0:
         return None
     difference = x - xp.mean(x, axis=-2, keepdims=True)

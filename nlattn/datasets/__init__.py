@@ -5,14 +5,19 @@ Licences and attributions: ``LICENSES.md`` beside this file.
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["NAMES", "Sample", "load"]
+from nlattn.arrays.arguments import check_choice
+
+__all__ = ["NAMES", "Name", "Sample", "load"]
+
+Name = Literal["smollm2", "minilm", "dinov2", "whisper"]
 
 #: What `load` takes.
-NAMES = ("smollm2", "minilm", "dinov2", "whisper")
+NAMES: tuple[Name, ...] = get_args(Name)
 
 
 class Sample(NamedTuple):
@@ -30,16 +35,16 @@ class Sample(NamedTuple):
         Model, licence, text, and the numbers of the heads in the model.
     """
 
-    query: Any
-    key: Any
-    value: Any
+    query: NDArray[np.floating[Any]]
+    key: NDArray[np.floating[Any]]
+    value: NDArray[np.floating[Any]]
     scale: float
     is_causal: bool
     layer: int
     about: dict[str, Any]
 
 
-def load(name: str, dtype: Any = np.float32) -> Sample:
+def load(name: Name, dtype: DTypeLike = np.float32) -> Sample:
     """Load a sample of a real model.
 
     Parameters
@@ -54,7 +59,7 @@ def load(name: str, dtype: Any = np.float32) -> Sample:
         whisper   Whisper tiny encoder, layer 2, speech       no      3           1500  64
         ========  ==========================================  ======  ==========  ====  ==
     dtype : NumPy dtype, default float32
-        Stored is float16.
+        The files hold float16.
 
     Returns
     -------
@@ -67,8 +72,7 @@ def load(name: str, dtype: Any = np.float32) -> Sample:
     >>> sample.query.shape, sample.key.shape, sample.is_causal
     ((3, 2048, 64), (1, 2048, 64), True)
     """
-    if name not in NAMES:
-        raise ValueError(f"name must be one of {', '.join(map(repr, NAMES))}, got {name!r}")
+    check_choice("name", name, NAMES)
     with np.load(Path(__file__).with_name(f"{name}.npz"), allow_pickle=False) as file:
         query, key, value = (file[part].astype(dtype) for part in ("q", "k", "v"))
         about = json.loads(str(file["meta"]))

@@ -1,4 +1,4 @@
-"""Alternating least squares until the error settles, with steps beyond the last sweep that are free if they help."""
+"""Alternating least squares until the error settles, with line searches, which cost nothing where they help."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,14 @@ from nlattn.decomp._sweeps import Model, Sweeper
 
 __all__ = ["Rules", "alternate"]
 
-# Growth of the step after one that has lowered the error, its reduction after one that has not, and its least size.
-GROWTH, REDUCTION, LEAST = 1.5, 0.25, 0.25
+# The step beyond a sweep grows by this factor after one that has lowered the error.
+GROWTH = 1.5
+
+# It shrinks by this factor after one that has not.
+REDUCTION = 0.25
+
+# It never gets smaller than this fraction of the change that the sweep has made.
+LEAST = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Truncations that share a tolerance."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.linalg._magnitudes import CANCELLED
 
 __all__ = ["Budget", "within"]
@@ -21,7 +22,7 @@ class Budget:
         """What the next one may discard."""
         return self.energy / self.steps
 
-    def rank(self, xp: Any, energies: Any, lost: float) -> int:
+    def rank(self, xp: Namespace, energies: Array, lost: float) -> int:
         """The fewest leading directions, at least one, beyond which no more than the share, less `lost`, remains."""
         tails = xp.flip(xp.cumulative_sum(xp.flip(energies)))
         return max(1, int(xp.sum(xp.astype(tails > self.share - lost, xp.int64))))
@@ -39,7 +40,7 @@ def within(
     Precision is raised first, then the budget lowered until nothing but exact zeros may be discarded.
     """
     attempts = [(False, 1.0), (True, 1.0), (True, 0.25), (True, 0.0)]
-    # Gram matrices know energies to some eps of the whole.
+    # A Gram matrix gives energies to a few eps times the whole; a smaller budget needs the accurate way at once.
     for accurate, share in attempts[rtol**2 < CANCELLED * steps * eps :]:
         result, error = attempt(Budget(share * (rtol * norm) ** 2, steps), accurate)
         if error <= rtol:

@@ -1,39 +1,43 @@
 """The CP decomposition."""
 
 import math
-import warnings
 from dataclasses import replace
-from typing import Any
+from typing import Literal, get_args
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.random import generator
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.decomp._alternating import Rules, alternate
 from nlattn.decomp._arguments import check_tolerance, tensor
+from nlattn.decomp._cp_tensor import CPTensor
 from nlattn.decomp._degeneracy import cancelling_pair
-from nlattn.decomp._results import CPTensor
 from nlattn.decomp._sampled import Sampler, alternate_on_samples
-from nlattn.decomp._starts import extended, grown, started
+from nlattn.decomp._starts import Init, extended, grown, started
 from nlattn.decomp._sweeps import Model, Sweeper
-from nlattn.errors import ConvergenceWarning
 from nlattn.linalg._magnitudes import scaled
+from nlattn.linalg._warnings import warn_unconverged
 
 __all__ = ["cp"]
 
+Method = Literal["als", "sampled"]
 
+
+@on_numpy
 def cp(
-    x: Any,
+    x: Array,
     rank: int | None = None,
     *,
     rtol: float | None = None,
-    method: str = "als",
-    init: Any = "random",
+    method: Method = "als",
+    init: Init = "random",
     iterations: int = 200,
     tol: float = 1e-5,
     line_search: bool = True,
     damping: float = 0.0,
     samples: int | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> CPTensor:
     """CP decomposition (CANDECOMP/PARAFAC): a sum of `rank` rank-one tensors, by alternating least squares.
@@ -106,17 +110,9 @@ def cp(
     >>> result.rank, bool(np.allclose(result.to_tensor(), x))
     (2, True)
     """
-    check_choice("method", method, ("als", "sampled"))
+    check_choice("method", method, get_args(Method))
     x = tensor("x", x, check_finite=check_finite)
-    xp, shape = namespace(x=x), tuple(x.shape)
-    limit = math.prod(shape) // max(shape)
-    if rtol is not None:
-        rtol = check_tolerance(rtol, float(xp.finfo(x.dtype).eps))
-        if not isinstance(init, str):
-            raise ValueError("init must be 'random' or 'hosvd' with rtol, which starts from rank 1, got factors")
-    elif rank is None:
-        raise ValueError("pass rank, rtol or both, got neither")
-    rank = limit if rank is None else check_integer("rank", rank)
+    rank, rtol = _check_size(x, rank, rtol, init)
     rules = Rules(
         iterations=check_integer("iterations", iterations),
         tol=check_number("tol", tol, least=0.0),
@@ -128,7 +124,7 @@ def cp(
         samples = check_integer("samples", samples, least=rank if rtol is None else 1)
     random = generator(rng)
     x, norm, scale = scaled(x)
-    sweeper = Sweeper(xp, x, norm)
+    sweeper = Sweeper(namespace(x=x), x, norm)
 
     def fit(size: int, lower: Model | None) -> tuple[Model, int, bool]:
         model = started(sweeper, size, init, scale, random) if lower is None else extended(sweeper, lower, size, random)
@@ -144,18 +140,36 @@ def cp(
         settled = False
     elif not settled:
         _warn(f"{iterations} sweeps did not settle to tol={tol:g}; raise iterations or tol")
-    largest = xp.argsort(model.weights, descending=True, stable=True)
-    weights = xp.take(model.weights, largest, axis=0)
-    factors = tuple(xp.take(factor, largest, axis=1) for factor in model.factors)
-    pair = cancelling_pair(xp, weights, factors, norm)
+    weights, factors = _largest_first(sweeper, model)
+    return CPTensor(weights=weights * scale, factors=factors, error=model.error, iterations=sweeps, converged=settled)
+
+
+def _check_size(x: Array, rank: int | None, rtol: float | None, init: Init) -> tuple[int, float | None]:
+    """The number of components, or with a tolerance the most that is tried; and the tolerance."""
+    if rtol is not None:
+        rtol = check_tolerance(rtol, float(namespace(x=x).finfo(x.dtype).eps))
+        if not isinstance(init, str):
+            raise ValueError("init must be 'random' or 'hosvd' with rtol, which starts from rank 1, got factors")
+    elif rank is None:
+        raise ValueError("pass rank, rtol or both, got neither")
+    return math.prod(x.shape) // max(x.shape) if rank is None else check_integer("rank", rank), rtol
+
+
+def _largest_first(sweeper: Sweeper, model: Model) -> tuple[Array, tuple[Array, ...]]:
+    """Weights and factors, the largest component first; warns of two that nearly cancel."""
+    xp = sweeper.xp
+    order = xp.argsort(model.weights, descending=True, stable=True)
+    weights = xp.take(model.weights, order, axis=0)
+    factors = tuple(xp.take(factor, order, axis=1) for factor in model.factors)
+    pair = cancelling_pair(xp, weights, factors, sweeper.norm)
     if pair is not None:
         i, j, cosine = pair
         _warn(
             f"components {i} and {j} are larger than x and nearly cancel (cosine {cosine:.2f}); a best approximation "
             f"of rank {weights.shape[0]} may not exist: lower the rank, or raise damping"
         )
-    return CPTensor(weights=weights * scale, factors=factors, error=model.error, iterations=sweeps, converged=settled)
+    return weights, factors
 
 
 def _warn(sentence: str) -> None:
-    warnings.warn(f"cp: {sentence}", ConvergenceWarning, stacklevel=3)
+    warn_unconverged(f"cp: {sentence}")

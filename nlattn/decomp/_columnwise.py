@@ -3,8 +3,9 @@
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.decomp._arguments import check_mode, common
 from nlattn.kernels.contract_columns import contract_columns
 from nlattn.kernels.khatri_rao import khatri_rao as pairwise
@@ -12,7 +13,8 @@ from nlattn.kernels.khatri_rao import khatri_rao as pairwise
 __all__ = ["columnwise", "khatri_rao", "mttkrp"]
 
 
-def khatri_rao(matrices: Sequence[Any]) -> Any:
+@on_numpy
+def khatri_rao(matrices: Sequence[Array]) -> Array:
     """The Khatri-Rao product: the Kronecker product of the columns of the same number.
 
     Parameters
@@ -47,12 +49,13 @@ def khatri_rao(matrices: Sequence[Any]) -> Any:
     return columnwise(matrices)
 
 
-def columnwise(matrices: Sequence[Any]) -> Any:
+def columnwise(matrices: Sequence[Array]) -> Array:
     """`khatri_rao` of checked matrices."""
     return reduce(pairwise, matrices)
 
 
-def mttkrp(x: Any, factors: Sequence[Any], mode: int) -> Any:
+@on_numpy
+def mttkrp(x: Array, factors: Sequence[Array | None], mode: int) -> Array:
     """The matricised tensor times Khatri-Rao product: ``unfold(x, mode) @ conj(khatri_rao(factors without mode))``.
 
     Parameters
@@ -81,19 +84,17 @@ def mttkrp(x: Any, factors: Sequence[Any], mode: int) -> Any:
            [12.]])
     """
     factors = list(factors)
-    named = {f"factors[{k}]": a for k, a in enumerate(factors) if a is not None}
-    xp, arrays = common(x=x, **named)
-    x = arrays[0]
+    given = {k: a for k, a in enumerate(factors) if a is not None}
+    xp, arrays = common(x=x, **{f"factors[{k}]": a for k, a in given.items()})
+    x, given = arrays[0], dict(zip(given, arrays[1:], strict=True))
     mode = check_mode(mode, x.ndim)
     if len(factors) != x.ndim:
         raise ValueError(f"factors must hold {x.ndim} matrices, one for each axis of x, got {len(factors)}")
-    given = dict(zip((k for k, a in enumerate(factors) if a is not None), arrays[1:], strict=True))
-    others = [given.get(k) for k in range(x.ndim) if k != mode]
-    shapes = [None if a is None else tuple(a.shape) for a in others]
-    wanted = [size for k, size in enumerate(x.shape) if k != mode]
-    rank = None if not shapes or shapes[0] is None else shapes[0][-1]
-    if not others and mode in given:
-        rank = given[mode].shape[-1]
+    others = [k for k in range(x.ndim) if k != mode]
+    shapes = [tuple(given[k].shape) if k in given else None for k in others]
+    wanted = [x.shape[k] for k in others]
+    known = next((given[k] for k in (*others, mode) if k in given), None)
+    rank = None if known is None else known.shape[-1]
     if rank is None or shapes != [(size, rank) for size in wanted]:
         raise ValueError(
             f"factors must have {wanted} rows beside mode {mode} and columns in common, got shapes {shapes}"
@@ -101,9 +102,14 @@ def mttkrp(x: Any, factors: Sequence[Any], mode: int) -> Any:
     if not others:
         return x[:, None] + xp.zeros((1, rank), dtype=x.dtype, device=x.device)
     conjugate = xp.isdtype(x.dtype, "complex floating")
-    others = [xp.conj(a) if conjugate else a for a in others]
-    before, after = others[:mode], others[mode:]
-    left, size, right = math.prod(wanted[:mode]), x.shape[mode], math.prod(wanted[mode:])
+    matrices = [xp.conj(given[k]) if conjugate else given[k] for k in others]
+    return _summed(xp, x, matrices[:mode], matrices[mode:], rank)
+
+
+def _summed(xp: Namespace, x: Array, before: list[Array], after: list[Array], rank: int) -> Array:
+    """The sum of a tensor against the columns of matrices for the modes before one mode, and for those after it."""
+    left, right = (math.prod(a.shape[0] for a in matrices) for matrices in (before, after))
+    size = x.shape[len(before)]
     if not before:
         return xp.reshape(x, (size, right)) @ columnwise(after)
     if not after:

@@ -1,18 +1,20 @@
 """Components of a CP decomposition that grow while they cancel."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.decomp._least_squares import gram, hadamard
 
 __all__ = ["cancelling_pair"]
 
-# The cosine of the angle between two components at which they are reported.
+# Two components are reported if the cosine of the angle between them is below this.
 COSINE = -0.9
 
 
-def cancelling_pair(xp: Any, weights: Any, factors: Sequence[Any], norm: float) -> tuple[int, int, float] | None:
+def cancelling_pair(
+    xp: Namespace, weights: Array, factors: Sequence[Array], norm: float
+) -> tuple[int, int, float] | None:
     """The two components with the least cosine between them, if it is below -0.9 and both weights exceed `norm`."""
     rank = weights.shape[0]
     grams = [gram(xp, a) for a in factors]

@@ -1,40 +1,40 @@
 """The Tucker decomposition."""
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import get_args
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number
-from nlattn.arrays.host import to_float
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.random import generator
-from nlattn.decomp._arguments import check_ranks, check_tolerance, either, tensor
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.decomp._arguments import Ranks, check_ranks, check_tolerance, either, tensor
 from nlattn.decomp._budgets import Budget, within
 from nlattn.decomp._orthogonal_iteration import orthogonal_iteration
-from nlattn.decomp._results import TuckerTensor
-from nlattn.decomp._subspaces import leading_basis, signed, sketched_basis
-from nlattn.decomp._unfolding import multiplied, unfold
-from nlattn.errors import ConvergenceWarning
-from nlattn.linalg._magnitudes import CANCELLED, residual_norm, scaled, squared_norm
-from nlattn.linalg._operators import adjoint
+from nlattn.decomp._subspaces import leading_basis, sketched_basis
+from nlattn.decomp._truncations import Basis, Method, truncated, tucker_error
+from nlattn.decomp._tucker_tensor import TuckerTensor
+from nlattn.linalg._magnitudes import scaled
+from nlattn.linalg._warnings import warn_unconverged
 
 __all__ = ["tucker"]
 
 
+@on_numpy
 def tucker(
-    x: Any,
-    ranks: int | Sequence[int] | None = None,
+    x: Array,
+    ranks: Ranks | None = None,
     *,
     rtol: float | None = None,
-    method: str = "sthosvd",
+    method: Method = "sthosvd",
     order: Sequence[int] | None = None,
     oversampling: int = 10,
     power_iterations: int = 1,
     iterations: int = 50,
     tol: float = 1e-5,
-    rng: Any = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> TuckerTensor:
     """Tucker decomposition: a small core times a matrix with orthonormal columns along each mode.
@@ -101,31 +101,32 @@ def tucker(
     >>> result.ranks, result.error < 1e-4
     ((6, 6, 5), True)
     """
-    check_choice("method", method, ("sthosvd", "hosvd", "hooi", "randomized"))
+    check_choice("method", method, get_args(Method))
     x = tensor("x", x, check_finite=check_finite)
     xp = namespace(x=x)
     either(ranks, rtol)
-    options = {
-        "oversampling": check_integer("oversampling", oversampling, least=0),
-        "power_iterations": check_integer("power_iterations", power_iterations, least=0),
-    }
+    extra = check_integer("oversampling", oversampling, least=0)
+    steps = check_integer("power_iterations", power_iterations, least=0)
     iterations, tol = check_integer("iterations", iterations), check_number("tol", tol, least=0.0)
     x, norm, scale = scaled(x)
-    sketch = partial(sketched_basis, rng=generator(rng), **options) if method == "randomized" else None
+    basis: Basis = leading_basis
+    if method == "randomized":
+        basis = partial(sketched_basis, rng=generator(rng), oversampling=extra, power_iterations=steps)
+    error = None
     if rtol is None:
         wanted = _check_core(ranks, x.shape)
         modes = _check_order(order, [r / size for r, size in zip(wanted, x.shape, strict=True)])
-        core, factors = _truncated(xp, x, wanted, modes, sketch or leading_basis, method)
-        error = None
+        core, factors = truncated(xp, x, wanted, modes, basis, method)
     else:
         eps = float(xp.finfo(x.dtype).eps)
         rtol = check_tolerance(rtol, eps)
         modes = _check_order(order, list(x.shape))
 
-        def attempt(budget: Budget, accurate: bool) -> tuple[tuple[Any, list[Any]], float]:
-            basis = partial(leading_basis, accurate=True) if accurate else sketch or leading_basis
-            result = _truncated(xp, x, budget, modes, basis, method)
-            return result, _error(xp, x, norm, *result, exact=True)
+        def attempt(budget: Budget, accurate: bool) -> tuple[tuple[Array, list[Array]], float]:
+            result = truncated(
+                xp, x, budget, modes, partial(leading_basis, accurate=True) if accurate else basis, method
+            )
+            return result, tucker_error(xp, x, norm, *result, exact=True)
 
         (core, factors), error = within(attempt, rtol=rtol, norm=norm, steps=x.ndim, eps=eps)
     sweeps, converged = 1, True
@@ -134,17 +135,14 @@ def tucker(
             xp, x, norm, core, factors, iterations=iterations, tol=tol
         )
         if not converged:
-            warnings.warn(
-                f"tucker: {iterations} sweeps did not settle to tol={tol:g}; raise iterations or tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            warn_unconverged(f"tucker: {iterations} sweeps did not settle to tol={tol:g}; raise iterations or tol")
     if error is None or method == "hooi":
-        error = _error(xp, x, norm, core, factors, exact=rtol is not None)
+        error = tucker_error(xp, x, norm, core, factors, exact=rtol is not None)
     return TuckerTensor(core=core * scale, factors=tuple(factors), error=error, iterations=sweeps, converged=converged)
 
 
-def _check_core(ranks: Any, shape: tuple[int, ...]) -> list[int]:
+def _check_core(ranks: Ranks | None, shape: tuple[int, ...]) -> list[int]:
+    """The shape of the core, each rank within the dimension of its mode and the product of the other ranks."""
     total = math.prod(shape)
     limits = [min(size, total // size) for size in shape]
     wanted = check_ranks(ranks, limits, "mode", "the smaller of its dimension and the product of the others")
@@ -155,44 +153,11 @@ def _check_core(ranks: Any, shape: tuple[int, ...]) -> list[int]:
     return wanted
 
 
-def _check_order(order: Any, keys: list[Any]) -> list[int]:
+def _check_order(order: Sequence[int] | None, keys: Sequence[float]) -> list[int]:
+    """The modes in the given order, else by their keys, the least first."""
     if order is None:
         return sorted(range(len(keys)), key=keys.__getitem__)
     modes = [check_integer(f"order[{k}]", mode, least=0) for k, mode in enumerate(order)]
     if sorted(modes) != list(range(len(keys))):
         raise ValueError(f"order must name each mode from 0 to {len(keys) - 1} once, got {modes}")
     return modes
-
-
-def _truncated(
-    xp: Any, x: Any, ranks: list[int] | Budget, order: list[int], basis: Callable[..., Any], method: str
-) -> tuple[Any, list[Any]]:
-    """Core and factors."""
-    factors: list[Any] = [None] * x.ndim
-    core = x
-    for k in order:
-        factors[k] = basis(
-            xp, unfold(x if method == "hosvd" else core, k), ranks if isinstance(ranks, Budget) else ranks[k]
-        )
-        core = multiplied(xp, core, adjoint(factors[k]), k)
-    for k in range(x.ndim):
-        others = math.prod(core.shape) // core.shape[k]
-        # A tolerance may keep more directions than later truncations have left room for: they go without loss.
-        if core.shape[k] > others:
-            factor = signed(xp, factors[k] @ leading_basis(xp, unfold(core, k), others))
-            core = multiplied(xp, core, adjoint(factor) @ factors[k], k)
-            factors[k] = factor
-    return core, factors
-
-
-def _error(xp: Any, x: Any, norm: float, core: Any, factors: list[Any], *, exact: bool) -> float:
-    """The relative error; from the norms alone where the difference of their squares is known well enough."""
-    if norm == 0:
-        return 0.0
-    squared = 1 - to_float(squared_norm(core)) / norm**2
-    if squared > CANCELLED * float(xp.finfo(x.dtype).eps) and not exact:
-        return math.sqrt(squared)
-    right = core
-    for k in range(1, x.ndim):
-        right = multiplied(xp, right, factors[k], k)
-    return residual_norm(x, factors[0], xp.reshape(right, (right.shape[0], math.prod(x.shape[1:])))) / norm

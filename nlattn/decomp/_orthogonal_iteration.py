@@ -1,8 +1,7 @@
 """Higher-order orthogonal iteration: a Tucker decomposition improved one mode at a time."""
 
-from typing import Any
-
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.decomp._unfolding import multiplied, unfold
 from nlattn.linalg._magnitudes import squared_norm
@@ -12,8 +11,8 @@ __all__ = ["orthogonal_iteration"]
 
 
 def orthogonal_iteration(
-    xp: Any, x: Any, norm: float, core: Any, factors: list[Any], *, iterations: int, tol: float
-) -> tuple[Any, list[Any], int, bool]:
+    xp: Namespace, x: Array, norm: float, core: Array, factors: list[Array], *, iterations: int, tol: float
+) -> tuple[Array, list[Array], int, bool]:
     """Core and factors whose error is no larger, the number of sweeps made, and whether the last one changed little."""
     factors, rounding = list(factors), 8 * float(xp.finfo(x.dtype).eps) * norm**2
     energy = to_float(squared_norm(core))

@@ -1,12 +1,14 @@
 """Alternating least squares on sampled rows of the Khatri-Rao product."""
 
 import math
-from typing import Any
+from functools import reduce
+from operator import add
 
 import numpy as np
 
 from nlattn.arrays.host import to_float
 from nlattn.arrays.random import moved
+from nlattn.arrays.typing import Array
 from nlattn.decomp._alternating import Rules
 from nlattn.decomp._columnwise import columnwise
 from nlattn.decomp._least_squares import gram, updated
@@ -17,8 +19,11 @@ from nlattn.linalg._magnitudes import squared_norm
 
 __all__ = ["Sampler", "alternate_on_samples"]
 
-# Entries of the tensor on which errors are estimated, and sweeps without a new best one that end the search.
-ENTRIES, PATIENCE = 1 << 14, 5
+# Entries of the tensor on which errors are estimated: enough to know the mean of their squares to about 1 %.
+ENTRIES = 1 << 14
+
+# Sweeps without a new best error after which the fit ends.
+PATIENCE = 5
 
 
 class Sampler:
@@ -63,8 +68,9 @@ class Sampler:
         share = math.prod(self.sweeper.x.shape) / ENTRIES
         return math.sqrt(share * to_float(squared_norm(self.entries - fitted))) / self.sweeper.norm
 
-    def _places(self, indices: list[Any], strides: list[int]) -> Any:
-        return sum(stride * index for index, stride in zip(indices, strides, strict=True))
+    def _places(self, indices: list[Array], strides: list[int]) -> Array:
+        """The places in the flat tensor of entries given by their indices along some modes."""
+        return reduce(add, (stride * index for index, stride in zip(indices, strides, strict=True)))
 
 
 def alternate_on_samples(sampler: Sampler, model: Model, rules: Rules) -> tuple[Model, int, bool]:

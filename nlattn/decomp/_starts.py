@@ -1,37 +1,43 @@
 """Where alternating least squares begins."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from nlattn.arrays.arguments import check_choice, floating
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.random import standard_normal
-from nlattn.decomp._results import CPTensor
+from nlattn.arrays.typing import Array, Namespace
+from nlattn.decomp._cp_tensor import CPTensor
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.decomp._sweeps import Model, Sweeper
 from nlattn.decomp._unfolding import unfold
 
-__all__ = ["extended", "grown", "started"]
+__all__ = ["Init", "extended", "grown", "started"]
+
+Named = Literal["random", "hosvd"]
+Init: TypeAlias = Named | CPTensor | tuple[Array | None, Sequence[Array]]
 
 
-def started(sweeper: Sweeper, rank: int, init: Any, scale: float, rng: np.random.Generator) -> Model:
+def started(sweeper: Sweeper, rank: int, init: Init, scale: float, rng: np.random.Generator) -> Model:
     """The model that `init` names or is; the weights of one that is given belong to `scale` times the tensor."""
     x, xp = sweeper.x, sweeper.xp
     ones = xp.ones((rank,), dtype=sweeper.real, device=x.device)
     if not isinstance(init, str):
         weights, factors = _given(sweeper, rank, init)
         return sweeper.model(ones if weights is None else xp.astype(weights, ones.dtype) / scale, factors)
-    check_choice("init", init, ("random", "hosvd"))
+    check_choice("init", init, get_args(Named))
     factors = [standard_normal(rng, (size, rank), x) for size in x.shape]
     if init == "hosvd":
         factors = [_led(xp, unfold(x, k), factor) for k, factor in enumerate(factors)]
     return sweeper.model(ones, factors)
 
 
-def _given(sweeper: Sweeper, rank: int, init: Any) -> tuple[Any, list[Any]]:
+def _given(
+    sweeper: Sweeper, rank: int, init: CPTensor | tuple[Array | None, Sequence[Array]]
+) -> tuple[Array | None, list[Array]]:
     """Weights, or None, and factors of an `init` that holds them, checked."""
     x, xp = sweeper.x, sweeper.xp
     if isinstance(init, CPTensor):
@@ -47,7 +53,7 @@ def _given(sweeper: Sweeper, rank: int, init: Any) -> tuple[Any, list[Any]]:
     return weights, [xp.astype(factor, x.dtype) for factor in factors]
 
 
-def _led(xp: Any, y: Any, factor: Any) -> Any:
+def _led(xp: Namespace, y: Array, factor: Array) -> Array:
     """`factor` with its first columns replaced by the leading left singular vectors of `y`."""
     first = leading_basis(xp, y, min(factor.shape[1], *y.shape))
     return xp.concat([first, factor[:, first.shape[1] :]], axis=1)
@@ -68,7 +74,7 @@ def grown(
     """The fit of the smallest rank found that reaches `rtol`, else that of the largest."""
 
     def best(rank: int, lower: Model | None) -> tuple[Model, int, bool]:
-        """From the components of a lower rank, and if that fails from new ones."""
+        """The fit that starts from a model of lower rank; if it fails, the better of it and one that starts anew."""
         found = fit(rank, lower)
         if lower is None or found[0].error <= rtol:
             return found

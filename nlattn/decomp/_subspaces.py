@@ -1,10 +1,9 @@
 """Orthonormal bases of the leading left singular directions of unfoldings."""
 
-from typing import Any
-
 import numpy as np
 
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, DType, Namespace
 from nlattn.decomp._budgets import Budget
 from nlattn.linalg._magnitudes import squared_norm
 from nlattn.linalg._operators import adjoint
@@ -12,34 +11,34 @@ from nlattn.linalg._ranges import range_finder
 
 __all__ = ["leading_basis", "signed", "sketched_basis"]
 
-# Eigenvalues of a Gram matrix below this many eps of the largest are rounding errors.
+# Eigenvalues of a Gram matrix that are below this many eps times the largest are rounding errors.
 RESOLVED = 10.0
 
-# Directions that a randomised range begins with where the rank is to be found.
+# Columns that a randomised range begins with where the rank is to be found.
 START = 16
 
-# Columns of float32 numbers that are widened at once.
+# Columns of a float32 matrix that are converted to float64 at once, which bounds the memory that this takes.
 COLUMNS = 1 << 14
 
 
-def leading_basis(xp: Any, y: Any, rank: int | Budget, *, accurate: bool = False, lost: float = 0.0) -> Any:
+def leading_basis(xp: Namespace, y: Array, rank: int | Budget, *, accurate: bool = False, lost: float = 0.0) -> Array:
     """The leading left singular vectors of `y` (m, n), as many as `rank` says, at most min(m, n).
 
-    They come from the Gram matrix, on which singular values below sqrt(eps) times the largest drown. Where such a
-    direction would be kept and another one dropped, or where `accurate`, they come from a slower factorisation.
+    They come from the Gram matrix, where rounding hides singular values below sqrt(eps) times the largest. If such a
+    direction would be kept and another one dropped, or with `accurate`, they come from a slower factorisation.
     A Budget is charged with what is dropped, and with the energy `lost` before.
     """
     m, n = y.shape
 
-    def kept(energies: Any) -> int:
+    def kept(energies: Array) -> int:
         return rank if isinstance(rank, int) else rank.rank(xp, energies, lost)
 
-    def drowned(energies: Any, r: int) -> bool:
+    def hidden(energies: Array, r: int) -> bool:
         least = RESOLVED * float(xp.finfo(y.dtype).eps) * to_float(energies[0])
         return r < m and to_float(energies[r - 1]) < least
 
     vectors, energies = _by_qr(xp, y) if m > n else _accurate(xp, y) if accurate else _by_gram(xp, y)
-    if not (accurate or m > n) and drowned(energies, kept(energies)):
+    if not (accurate or m > n) and hidden(energies, kept(energies)):
         vectors, energies = _accurate(xp, y)
     r = kept(energies)
     if isinstance(rank, Budget):
@@ -48,9 +47,9 @@ def leading_basis(xp: Any, y: Any, rank: int | Budget, *, accurate: bool = False
 
 
 def sketched_basis(
-    xp: Any, y: Any, rank: int | Budget, rng: np.random.Generator, *, oversampling: int, power_iterations: int
-) -> Any:
-    """As `leading_basis`, of the projection of `y` onto the range of its product with a Gaussian matrix.
+    xp: Namespace, y: Array, rank: int | Budget, rng: np.random.Generator, *, oversampling: int, power_iterations: int
+) -> Array:
+    """What `leading_basis` gives for the projection of `y` onto the range of its product with a Gaussian matrix.
 
     For a Budget this range is doubled until it misses at most half of the share.
     """
@@ -67,11 +66,11 @@ def sketched_basis(
     return leading_basis(xp, y, rank)
 
 
-def _by_gram(xp: Any, y: Any) -> tuple[Any, Any]:
+def _by_gram(xp: Namespace, y: Array) -> tuple[Array, Array]:
     return _of_gram(xp, y @ adjoint(y), y.dtype)
 
 
-def _accurate(xp: Any, y: Any) -> tuple[Any, Any]:
+def _accurate(xp: Namespace, y: Array) -> tuple[Array, Array]:
     """Singular values to eps: for single precision from a Gram matrix in double, else from a QR factorisation."""
     if xp.finfo(y.dtype).bits > 32:
         u, values, _ = xp.linalg.svd(adjoint(xp.linalg.qr(adjoint(y))[1]), full_matrices=False)
@@ -84,20 +83,20 @@ def _accurate(xp: Any, y: Any) -> tuple[Any, Any]:
     return _of_gram(xp, gram, y.dtype)
 
 
-def _by_qr(xp: Any, y: Any) -> tuple[Any, Any]:
+def _by_qr(xp: Namespace, y: Array) -> tuple[Array, Array]:
     q, r = xp.linalg.qr(y)
     u, values, _ = xp.linalg.svd(r, full_matrices=False)
     return q @ u, xp.astype(values, xp.float64) ** 2
 
 
-def _of_gram(xp: Any, gram: Any, dtype: Any) -> tuple[Any, Any]:
+def _of_gram(xp: Namespace, gram: Array, dtype: DType) -> tuple[Array, Array]:
     """Eigenvectors in `dtype` and eigenvalues in float64, largest first."""
     values, vectors = xp.linalg.eigh(gram)
     energies = xp.clip(xp.astype(xp.flip(values), xp.float64), 0.0, None)
     return xp.astype(xp.flip(vectors, axis=1), dtype), energies
 
 
-def signed(xp: Any, vectors: Any) -> Any:
+def signed(xp: Namespace, vectors: Array) -> Array:
     """The vectors with their largest entries real and positive."""
     rows = xp.argmax(xp.abs(vectors), axis=0)
     entries = xp.take_along_axis(vectors, rows[None, :], axis=0)

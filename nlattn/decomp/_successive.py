@@ -1,23 +1,24 @@
 """Tensor trains by successive truncated SVDs."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
-from nlattn.arrays.host import to_float
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
-from nlattn.decomp._arguments import check_tolerance, either, tensor
+from nlattn.arrays.typing import Array, Namespace
+from nlattn.decomp._arguments import Ranks, check_tolerance, either, tensor
 from nlattn.decomp._budgets import Budget, within
+from nlattn.decomp._errors import projection_error
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.decomp._trains import TensorTrain, check_train, product
-from nlattn.linalg._magnitudes import CANCELLED, residual_norm, scaled, squared_norm
+from nlattn.linalg._magnitudes import scaled
 from nlattn.linalg._operators import adjoint
 
 __all__ = ["tensor_train"]
 
 
+@on_numpy
 def tensor_train(
-    x: Any, ranks: int | Sequence[int] | None = None, *, rtol: float | None = None, check_finite: bool = True
+    x: Array, ranks: Ranks | None = None, *, rtol: float | None = None, check_finite: bool = True
 ) -> TensorTrain:
     """Tensor-train decomposition by successive truncated SVDs.
 
@@ -67,7 +68,7 @@ def tensor_train(
     else:
         rtol = check_tolerance(rtol, eps)
 
-        def attempt(budget: Budget, accurate: bool) -> tuple[list[Any], float]:
+        def attempt(budget: Budget, accurate: bool) -> tuple[list[Array], float]:
             cores = _swept(xp, x, budget, accurate=accurate)
             return cores, _error(xp, x, norm, cores, exact=True)
 
@@ -76,9 +77,9 @@ def tensor_train(
     return TensorTrain(cores=tuple(cores), error=error)
 
 
-def _swept(xp: Any, x: Any, ranks: list[int] | Budget, *, accurate: bool) -> list[Any]:
+def _swept(xp: Namespace, x: Array, ranks: list[int] | Budget, *, accurate: bool) -> list[Array]:
     """The cores of the tensor `x`, from the left."""
-    cores: list[Any] = []
+    cores: list[Array] = []
     rest, rank = x, 1
     for k in range(x.ndim - 1):
         rows = rank * x.shape[k]
@@ -89,14 +90,15 @@ def _swept(xp: Any, x: Any, ranks: list[int] | Budget, *, accurate: bool) -> lis
     return [*cores, xp.reshape(rest, (rank, x.shape[-1], 1))]
 
 
-def _error(xp: Any, x: Any, norm: float, cores: list[Any], *, exact: bool) -> float:
-    """The relative error; from the norms alone where the difference of their squares is known well enough."""
-    if norm == 0 or len(cores) == 1:
+def _error(xp: Namespace, x: Array, norm: float, cores: list[Array], *, exact: bool) -> float:
+    """The relative error of a train whose last core alone is not orthonormal."""
+    if len(cores) == 1:
         return 0.0
-    squared = 1 - to_float(squared_norm(cores[-1])) / norm**2
-    if squared > CANCELLED * float(xp.finfo(x.dtype).eps) and not exact:
-        return math.sqrt(squared)
     half = len(cores) // 2
-    left, right = product(xp, cores[:half]), product(xp, cores[half:])
-    columns = math.prod(core.shape[1] for core in cores[half:])
-    return residual_norm(x, left, xp.reshape(right, (left.shape[1], columns))) / norm
+
+    def halves() -> tuple[Array, Array]:
+        left, right = product(xp, cores[:half]), product(xp, cores[half:])
+        columns = math.prod(core.shape[1] for core in cores[half:])
+        return left, xp.reshape(right, (left.shape[1], columns))
+
+    return projection_error(xp, x, norm, cores[-1], halves, exact=exact)

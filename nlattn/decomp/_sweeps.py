@@ -8,12 +8,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.decomp._columnwise import columnwise
+from nlattn.decomp._cp_tensor import halves
 from nlattn.decomp._least_squares import gram, hadamard, normalised, updated
-from nlattn.decomp._results import halves
 from nlattn.kernels.contract_columns import contract_columns
 from nlattn.linalg._magnitudes import CANCELLED, residual_norm
 
@@ -22,50 +22,50 @@ __all__ = ["Model", "Sweeper"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """Weights, factors with normalised columns, their Gram matrices, and the relative error where it is known."""
+    """Weights, factors with normalised columns, their Gram matrices, and the relative error, inf if it is not known."""
 
-    weights: Any
-    factors: tuple[Any, ...]
-    grams: tuple[Any, ...]
+    weights: Array
+    factors: tuple[Array, ...]
+    grams: tuple[Array, ...]
     error: float = math.inf
 
 
 class Sweeper:
     """Least-squares updates for a tensor `x` of norm `norm`, which is not 0."""
 
-    def __init__(self, xp: Any, x: Any, norm: float) -> None:
+    def __init__(self, xp: Namespace, x: Array, norm: float) -> None:
         self.xp, self.x, self.norm = xp, x, norm
         self.floor = CANCELLED * float(xp.finfo(x.dtype).eps)
         self.complex = xp.isdtype(x.dtype, "complex floating")
         self.real = xp.real(x).dtype if self.complex else x.dtype
         shape = x.shape
-        # Of two equal halvings the one with more rows, whose products are faster.
+        # Where two halvings are equally even, the one with more rows is taken, whose products are faster.
         self.at = min(range(max(x.ndim - 1, 1), 0, -1), key=lambda k: math.prod(shape[:k]) + math.prod(shape[k:]))
         self.matrix = xp.reshape(x, (math.prod(shape[: self.at]), math.prod(shape[self.at :])))
 
-    def model(self, weights: Any, factors: Sequence[Any]) -> Model:
+    def model(self, weights: Array, factors: Sequence[Array]) -> Model:
         """The model of given weights and factors, whose columns may have any norm."""
         pairs = [normalised(self.xp, factor) for factor in factors]
         weights = reduce(lambda product, pair: product * pair[1], pairs, weights)
         return Model(weights, tuple(a for a, _ in pairs), tuple(gram(self.xp, a) for a, _ in pairs))
 
-    def left_part(self, factors: Sequence[Any]) -> Any:
+    def left_part(self, factors: Sequence[Array]) -> Array:
         """The tensor summed against the factors of the right group, shape (rows of self.matrix, R)."""
         if self.at == len(factors):
             return self.xp.broadcast_to(self.matrix, (self.matrix.shape[0], factors[0].shape[1]))
         return self.matrix @ self._conj(columnwise(factors[self.at :]))
 
-    def measured(self, model: Model, part: Any) -> Model:
+    def measured(self, model: Model, part: Array) -> Model:
         """The model with its error, for the given `left_part`."""
         return self._measured(model, self._mttkrp(part, model.factors[: self.at], 0), 0)
 
-    def sweep(self, model: Model, damping: float = 0.0, part: Any = None) -> Model:
+    def sweep(self, model: Model, damping: float = 0.0, part: Array | None = None) -> Model:
         """Update all factors in turn, beginning with the given `left_part` if there is one.
 
         With `damping` each update stays closer to the factor that it replaces; the error still does not grow.
         """
         xp, factors, grams = self.xp, list(model.factors), list(model.grams)
-        weights, products = model.weights, None
+        weights = model.weights
         part = self.left_part(factors) if part is None else part
         for k in range(len(factors)):
             if k == self.at:
@@ -77,7 +77,7 @@ class Sweeper:
             grams[k] = gram(xp, factors[k])
         return self._measured(Model(weights, tuple(factors), tuple(grams)), products, len(factors) - 1)
 
-    def _measured(self, model: Model, products: Any, mode: int) -> Model:
+    def _measured(self, model: Model, products: Array, mode: int) -> Model:
         squared, floor = self._squared(model, products, mode)
         if squared > floor:
             error = math.sqrt(squared)
@@ -85,7 +85,7 @@ class Sweeper:
             error = residual_norm(self.x, *halves(model.weights, model.factors)) / self.norm
         return Model(model.weights, model.factors, model.grams, error)
 
-    def _squared(self, model: Model, products: Any, mode: int) -> tuple[float, float]:
+    def _squared(self, model: Model, products: Array, mode: int) -> tuple[float, float]:
         """The squared relative error from the MTTKRP of one mode, and the size below which rounding may hide it."""
         xp, weights = self.xp, model.weights
         inner = xp.sum(products * self._conj(model.factors[mode]), axis=0)
@@ -96,7 +96,7 @@ class Sweeper:
         terms = to_float(xp.sum(xp.abs(pairs)) + 2 * xp.sum(xp.abs(inner))) / self.norm**2 + 1
         return squared, self.floor * terms
 
-    def _mttkrp(self, part: Any, factors: Sequence[Any], k: int) -> Any:
+    def _mttkrp(self, part: Array, factors: Sequence[Array], k: int) -> Array:
         """The sum of a partial product over all modes of its group but number `k`."""
         xp, rank = self.xp, part.shape[-1]
         before, size = math.prod(a.shape[0] for a in factors[:k]), factors[k].shape[0]
@@ -108,5 +108,5 @@ class Sweeper:
             part = contract_columns(xp.reshape(part, (1, before, size, rank)), others)
         return xp.reshape(part, (size, rank))
 
-    def _conj(self, a: Any) -> Any:
+    def _conj(self, a: Array) -> Array:
         return self.xp.conj(a) if self.complex else a

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from array_api_compat import array_namespace
 
-from nlattn.decomp._arguments import check_ranks, check_tolerance, either
+from nlattn.arrays.boundary import carrier, on_numpy
+from nlattn.arrays.typing import Array, Namespace
+from nlattn.decomp._arguments import Ranks, check_ranks, check_tolerance, either
 from nlattn.decomp._budgets import Budget
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.linalg._magnitudes import residual_norm, scaled
@@ -16,6 +17,7 @@ from nlattn.linalg._operators import adjoint
 __all__ = ["TensorTrain", "check_train", "product"]
 
 
+@carrier("cores")
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class TensorTrain:
     """A tensor whose entry i_0, ..., i_N-1 is the product of the matrices ``cores[k][:, i_k, :]``.
@@ -28,7 +30,7 @@ class TensorTrain:
         Frobenius norm of the difference to what was decomposed or rounded, relative to its norm.
     """
 
-    cores: tuple[Any, ...]
+    cores: tuple[Array, ...]
     error: float
 
     @property
@@ -41,12 +43,14 @@ class TensorTrain:
         """Shape of the tensor."""
         return tuple(int(core.shape[1]) for core in self.cores)
 
-    def to_tensor(self) -> Any:
+    @on_numpy
+    def to_tensor(self) -> Array:
         """The tensor itself."""
         xp = array_namespace(self.cores[0])
         return xp.reshape(product(xp, self.cores), self.shape)
 
-    def round(self, ranks: int | Sequence[int] | None = None, *, rtol: float | None = None) -> "TensorTrain":
+    @on_numpy
+    def round(self, ranks: Ranks | None = None, *, rtol: float | None = None) -> "TensorTrain":
         """The same tensor with smaller ranks, without forming it.
 
         Parameters
@@ -71,9 +75,10 @@ class TensorTrain:
         cores = _orthogonal_from_the_right(xp, self.cores)
         first, norm, scale = scaled(cores[0])
         cores[0] = first
+        wanted: list[int] | Budget
         if rtol is None:
             limits = [min(core.shape[2], math.prod(self.shape[: k + 1])) for k, core in enumerate(cores[:-1])]
-            wanted: list[int] | Budget = check_train(ranks, limits, self.shape)
+            wanted = check_train(ranks, limits, self.shape)
         else:
             rtol = check_tolerance(rtol, float(xp.finfo(first.dtype).eps))
             wanted = Budget((rtol * norm) ** 2, len(cores) - 1)
@@ -89,7 +94,8 @@ class TensorTrain:
         return TensorTrain(cores=tuple(cores), error=math.sqrt(lost) / norm if norm else 0.0)
 
 
-def check_train(ranks: Any, limits: list[int], shape: tuple[int, ...]) -> list[int]:
+def check_train(ranks: Ranks | None, limits: list[int], shape: tuple[int, ...]) -> list[int]:
+    """The inner ranks of a train, each within its limit and no more than its neighbours allow."""
     wanted = check_ranks(ranks, limits, "inner rank", "the rank that the tensor can have there")
     for k, r in enumerate(wanted):
         before = (wanted[k - 1] if k else 1) * shape[k]
@@ -99,7 +105,7 @@ def check_train(ranks: Any, limits: list[int], shape: tuple[int, ...]) -> list[i
     return wanted
 
 
-def _orthogonal_from_the_right(xp: Any, cores: Sequence[Any]) -> list[Any]:
+def _orthogonal_from_the_right(xp: Namespace, cores: Sequence[Array]) -> list[Array]:
     """Cores of the same tensor; all but the first have orthonormal rows as matrices (R_k-1, I_k R_k)."""
     cores = list(cores)
     for k in range(len(cores) - 1, 0, -1):
@@ -111,16 +117,18 @@ def _orthogonal_from_the_right(xp: Any, cores: Sequence[Any]) -> list[Any]:
     return cores
 
 
-def _tall(xp: Any, core: Any) -> Any:
+def _tall(xp: Namespace, core: Array) -> Array:
+    """A core as a matrix whose columns belong to the last rank."""
     return xp.reshape(core, (core.shape[0] * core.shape[1], core.shape[2]))
 
 
-def _times(xp: Any, matrix: Any, core: Any) -> Any:
+def _times(xp: Namespace, matrix: Array, core: Array) -> Array:
+    """A core multiplied from the left by a matrix."""
     rank, size, after = core.shape
     return xp.reshape(matrix @ xp.reshape(core, (rank, size * after)), (matrix.shape[0], size, after))
 
 
-def product(xp: Any, cores: Sequence[Any]) -> Any:
+def product(xp: Namespace, cores: Sequence[Array]) -> Array:
     """The product of adjoining cores, shape (R I ... I, R')."""
     result = _tall(xp, cores[0])
     for core in cores[1:]:

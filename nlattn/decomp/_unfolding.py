@@ -1,25 +1,27 @@
 """Tensors as matrices, and matrices applied to tensors."""
 
 import math
-from typing import Any
 
 from nlattn.arrays.arguments import check_integer
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.decomp._arguments import check_mode, common
 
 __all__ = ["fold", "mode_product", "unfold"]
 
-# A mode with fewer entries behind it is moved to the front before a product.
+# Entries behind a mode from which on a product takes it where it stands. With fewer the mode is moved to the front
+# first, since a batch of such narrow products is slow.
 NARROW = 16
 
 
-def unfold(x: Any, mode: int) -> Any:
+def unfold(x: Array, mode: int) -> Array:
     """The matrix whose columns are the fibres of a tensor along one mode.
 
     Parameters
     ----------
     x : array, shape (I_0, ..., I_N-1)
-        Of any dtype, with at least one axis.
+        Any dtype; at least one axis.
     mode : int
         Negative ones count from the last axis.
 
@@ -51,7 +53,7 @@ def unfold(x: Any, mode: int) -> Any:
     return xp.reshape(xp.moveaxis(x, mode, 0), (size, rest))
 
 
-def fold(matrix: Any, mode: int, shape: tuple[int, ...]) -> Any:
+def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
     """The tensor of a given shape whose `unfold` along `mode` is a given matrix.
 
     Parameters
@@ -84,7 +86,8 @@ def fold(matrix: Any, mode: int, shape: tuple[int, ...]) -> Any:
     return xp.moveaxis(xp.reshape(matrix, (shape[mode], *others)), 0, mode)
 
 
-def mode_product(x: Any, matrix: Any, mode: int) -> Any:
+@on_numpy
+def mode_product(x: Array, matrix: Array, mode: int) -> Array:
     """A tensor multiplied by a matrix along one mode: ``unfold(y, mode) = matrix @ unfold(x, mode)``.
 
     Parameters
@@ -120,7 +123,7 @@ def mode_product(x: Any, matrix: Any, mode: int) -> Any:
     return multiplied(xp, x, matrix, mode)
 
 
-def multiplied(xp: Any, x: Any, matrix: Any, mode: int) -> Any:
+def multiplied(xp: Namespace, x: Array, matrix: Array, mode: int) -> Array:
     """`mode_product` of checked arguments."""
     before, after = tuple(x.shape[:mode]), tuple(x.shape[mode + 1 :])
     left, size, right = math.prod(before), x.shape[mode], math.prod(after)

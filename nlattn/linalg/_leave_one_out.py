@@ -1,25 +1,28 @@
 """Errors of randomised approximations, estimated from the sketch that made them."""
 
 import math
-from typing import Any
 
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import matrix
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array
 from nlattn.kernels.solve_triangular import solve_triangular
-from nlattn.linalg._leverage import row_norms
-from nlattn.linalg._magnitudes import scaled, squared_norm
+from nlattn.linalg._magnitudes import row_norms, scaled, squared_norm
 from nlattn.linalg._operators import adjoint
 from nlattn.linalg._orthonormal import orthonormal
 
 __all__ = ["leave_one_out_nystrom", "leave_one_out_range"]
 
-# Inverses tell what is left only to an accuracy of eps times the condition number: beyond this one by one instead.
+# The most that eps times the condition number may be for an inverse to tell what is left of each column. Beyond it, one
+# column after the other is projected onto the rest.
 REGULAR = 1e-2
 
 
-def leave_one_out_range(images: Any, *, check_finite: bool = True) -> float:
+@on_numpy
+def leave_one_out_range(images: Array, *, check_finite: bool = True) -> float:
     """The Frobenius error of a range finder, from its images alone.
 
     Parameters
@@ -56,8 +59,7 @@ def leave_one_out_range(images: Any, *, check_finite: bool = True) -> float:
     r = xp.linalg.qr(images, mode="reduced")[1]
     eps = float(xp.finfo(r.dtype).eps)
     lengths = row_norms(adjoint(r))
-    safe = xp.astype(xp.where(lengths > 0, lengths, xp.ones_like(lengths)), r.dtype)
-    r = r / safe[None, :]
+    r = r / xp.astype(nonzero(lengths), r.dtype)[None, :]
     if bool(xp.all(xp.abs(xp.linalg.diagonal(r)) > eps)):
         eye = xp.eye(s, dtype=r.dtype, device=r.device)
         rows = row_norms(solve_triangular(r, eye, lower=False))
@@ -71,7 +73,8 @@ def leave_one_out_range(images: Any, *, check_finite: bool = True) -> float:
     return scale * math.sqrt(total / s)
 
 
-def leave_one_out_nystrom(images: Any, test: Any, *, check_finite: bool = True) -> float:
+@on_numpy
+def leave_one_out_nystrom(images: Array, test: Array, *, check_finite: bool = True) -> float:
     """The trace that a Nystrom approximation leaves, from its sketch alone.
 
     Parameters
@@ -111,7 +114,7 @@ def leave_one_out_nystrom(images: Any, test: Any, *, check_finite: bool = True) 
     eps, s = float(xp.finfo(core.dtype).eps), core.shape[0]
     own = xp.real(xp.linalg.diagonal(core)) if xp.isdtype(core.dtype, "complex floating") else xp.linalg.diagonal(core)
     own = xp.where(own > 0, own, xp.zeros_like(own))
-    lengths = xp.astype(xp.sqrt(xp.where(own > 0, own, xp.ones_like(own))), core.dtype)
+    lengths = xp.astype(xp.sqrt(nonzero(own)), core.dtype)
     core = core / lengths[:, None] / lengths[None, :]
     values, vectors = xp.linalg.eigh(core)
     if to_float(values[0]) > eps / REGULAR * to_float(values[-1]):
@@ -127,7 +130,7 @@ def leave_one_out_nystrom(images: Any, test: Any, *, check_finite: bool = True) 
     return float(total / s * scale * other)
 
 
-def _without(x: Any, i: int, axis: int = 1) -> Any:
+def _without(x: Array, i: int, axis: int = 1) -> Array:
     """All columns but one, or all rows."""
     xp = array_namespace(x)
     before, after = (x[:, :i], x[:, i + 1 :]) if axis == 1 else (x[:i, ...], x[i + 1 :, ...])

@@ -2,15 +2,17 @@
 
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from scipy import optimize
 
 from nlattn.arrays.arguments import check_integer, check_number
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
 from nlattn.arrays.random import generator, standard_normal
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.linalg._magnitudes import scaled, squared_norm
-from nlattn.linalg._operators import Operator, operator
+from nlattn.linalg._operators import LinearMap, Operator, operator
 
 __all__ = ["NormBound", "chernoff_factor", "frobenius_norm_bound", "spectral_norm_bound"]
 
@@ -33,11 +35,12 @@ class NormBound(NamedTuple):
     value: float
     failure: float
     estimate: float
-    kind: str = "probabilistic"
+    kind: Literal["probabilistic"] = "probabilistic"
 
 
+@on_numpy
 def spectral_norm_bound(
-    a: Any, products: int = 10, *, failure: float = 1e-3, rng: Any = None, check_finite: bool = True
+    a: Array | LinearMap, products: int = 10, *, failure: float = 1e-3, rng: RngLike = None, check_finite: bool = True
 ) -> NormBound:
     """A limit of the spectral norm.
 
@@ -69,16 +72,15 @@ def spectral_norm_bound(
     >>> spectral_norm_bound(np.diag([3.0, 1.0]), rng=0).value > 3
     True
     """
-    op = operator("a", a, allow_complex=False, check_finite=check_finite)
-    failure = check_number("failure", failure, above=0.0, below=1.0)
-    count = check_integer("products", products)
+    op, count, failure = _checked(a, products, failure, check_finite)
     images, _, scale = _images(op, count, rng)
     largest = scale * max(math.sqrt(to_float(squared_norm(images[:, i : i + 1]))) for i in range(count))
     return _limit(-math.log(failure) / count, math.sqrt(2 / math.pi), largest, failure, count)
 
 
+@on_numpy
 def frobenius_norm_bound(
-    a: Any, products: int = 10, *, failure: float = 1e-3, rng: Any = None, check_finite: bool = True
+    a: Array | LinearMap, products: int = 10, *, failure: float = 1e-3, rng: RngLike = None, check_finite: bool = True
 ) -> NormBound:
     """A limit of the Frobenius norm; parameters as in `spectral_norm_bound`.
 
@@ -99,9 +101,7 @@ def frobenius_norm_bound(
     >>> frobenius_norm_bound(np.diag([3.0, 4.0]), rng=0).value > 5
     True
     """
-    op = operator("a", a, allow_complex=False, check_finite=check_finite)
-    failure = check_number("failure", failure, above=0.0, below=1.0)
-    count = check_integer("products", products)
+    op, count, failure = _checked(a, products, failure, check_finite)
     _, norm, scale = _images(op, count, rng)
     return _limit(-_log_chernoff(count, failure) / 2, 1.0, scale * norm / math.sqrt(count), failure, count)
 
@@ -116,7 +116,13 @@ def _log_chernoff(products: int, failure: float) -> float:
     return float(optimize.brentq(lambda x: x + 1 - math.exp(x) - aim, aim - 1, 0.0))
 
 
-def _images(op: Operator, count: int, rng: Any) -> tuple[Any, float, float]:
+def _checked(a: Array | LinearMap, products: int, failure: float, check_finite: bool) -> tuple[Operator, int, float]:
+    op = operator("a", a, allow_complex=False, check_finite=check_finite)
+    failure = check_number("failure", failure, above=0.0, below=1.0)
+    return op, check_integer("products", products), failure
+
+
+def _images(op: Operator, count: int, rng: RngLike) -> tuple[Array, float, float]:
     """Products with Gaussian vectors as `scaled` gives them, with the scale of `op` too."""
     images = op @ standard_normal(generator(rng), (op.shape[1], count), op.like)
     if 0 in images.shape:
@@ -126,10 +132,11 @@ def _images(op: Operator, count: int, rng: Any) -> tuple[Any, float, float]:
 
 
 def _limit(log_factor: float, constant: float, estimate: float, failure: float, count: int) -> NormBound:
+    """The limit ``exp(log_factor) constant estimate``; raises where it is beyond the largest number."""
     root = math.exp(log_factor / 2)  # its square may overflow where the limit does not
     value = root * (constant * estimate) * root
     if value == math.inf and math.isfinite(estimate):
-        # log_factor is -log(failure) / count, and a constant more as long as the factor is as large as this.
+        # For factors as large as this, log_factor is -log(failure) / count plus a constant.
         room = math.log(sys.float_info.max) - math.log(constant * estimate) - (log_factor + math.log(failure) / count)
         raise ValueError(
             f"failure must be above about {math.exp(-count * room):.2g}, or products larger, for a limit below "

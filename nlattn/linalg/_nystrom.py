@@ -1,20 +1,23 @@
 """Low-rank approximation of positive semidefinite matrices from a sketch."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
-import array_api_compat
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
+from nlattn.arrays.namespaces import is_array
 from nlattn.arrays.precision import real_dtype
 from nlattn.arrays.random import generator, standard_normal
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.linalg._kernel_matrix import KernelMatrix
 from nlattn.linalg._magnitudes import squared_norm
-from nlattn.linalg._operators import Operator, adjoint, operator
+from nlattn.linalg._operators import LinearMap, Operator, adjoint, operator
 from nlattn.linalg._orthonormal import complete, extend
-from nlattn.linalg._psd import KernelMatrix, psd
-from nlattn.sketch._factory import SKETCHES, sketch_operator
+from nlattn.linalg._psd import Entries, psd
+from nlattn.sketch._factory import SketchKind, sketch_operator
 
 __all__ = ["Eigen", "nystrom_approximation"]
 
@@ -33,18 +36,19 @@ class Eigen(NamedTuple):
         for other operators the leave-one-out estimate.
     """
 
-    values: Any
-    vectors: Any
+    values: Array
+    vectors: Array
     error: float
 
 
+@on_numpy
 def nystrom_approximation(
-    a: Any,
+    a: Array | KernelMatrix | LinearMap,
     rank: int,
     *,
     oversampling: int = 10,
-    sketch: str = "gaussian",
-    rng: Any = None,
+    sketch: SketchKind = "gaussian",
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> Eigen:
     """Leading eigenpairs of a positive semidefinite matrix from one product with a random block.
@@ -87,8 +91,8 @@ def nystrom_approximation(
     >>> values.round(6)
     array([4., 1.])
     """
-    entries: Any = None
-    if isinstance(a, KernelMatrix) or array_api_compat.is_array_api_obj(a):
+    entries: Entries | KernelMatrix | None = None
+    if isinstance(a, KernelMatrix) or is_array(a):
         entries, op = psd("a", a, check_finite=check_finite)
         _check_hermitian(op)
     else:
@@ -98,12 +102,12 @@ def nystrom_approximation(
         raise ValueError(f"a must be square, got shape {op.shape}")
     rank = check_integer("rank", rank, least=0, most=n, why="the size of a")
     width = min(n, rank + check_integer("oversampling", oversampling, least=0)) if rank else 0
-    check_choice("sketch", sketch, tuple(SKETCHES))
+    check_choice("sketch", sketch, get_args(SketchKind))
     random = generator(rng)
     trace = None if entries is None else to_float(xp.sum(xp.astype(entries.diagonal(), xp.float64)))
-    if width == 0 or trace == 0:
-        values, vectors, error = xp.zeros((0,), dtype=xp.float64, device=op.like.device), None, 1.0 if trace else 0.0
-    else:
+    values, vectors = xp.zeros((0,), dtype=xp.float64, device=op.like.device), op.zeros(n, 0)
+    error = 1.0 if trace else 0.0
+    if width and trace != 0:
         test = extend(None, sketch_operator(sketch, width, n, rng=random).T.matrix(op.like))
         values, vectors, left = _from_sketch(op @ test, test)
         total = left + to_float(xp.sum(values)) if trace is None else trace
@@ -111,11 +115,8 @@ def nystrom_approximation(
         error = max(total - to_float(xp.sum(values)), 0.0) / total if total > 0 else 0.0
     missing = rank - values.shape[0]
     if missing > 0:
-        none = xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
-        vectors = complete(none if vectors is None else vectors, rank, standard_normal(random, (n, rank), op.like))
+        vectors = complete(vectors, rank, standard_normal(random, (n, rank), op.like))
         values = xp.concat([values, xp.zeros((missing,), dtype=values.dtype, device=values.device)])
-    elif vectors is None:
-        vectors = xp.zeros((n, 0), dtype=op.dtype, device=op.like.device)
     return Eigen(xp.astype(values * op.scale, real_dtype(xp, op.dtype)), vectors, error)
 
 
@@ -132,8 +133,8 @@ def _check_hermitian(op: Operator) -> None:
         raise ValueError(f"a must be Hermitian, got a relative distance of {math.sqrt(total / size):.1g} from a^H")
 
 
-def _from_sketch(image: Any, test: Any) -> tuple[Any, Any, float]:
-    """Eigenvalues (float64) and vectors from ``image = a @ test``, and the leave-one-out estimate of the trace left."""
+def _from_sketch(image: Array, test: Array) -> tuple[Array, Array, float]:
+    """Eigenvalues (float64) and vectors from ``image = a @ test``, and a leave-one-out estimate of the trace left."""
     xp = array_namespace(image)
     precise = xp.complex128 if xp.isdtype(image.dtype, "complex floating") else xp.float64
     eps = float(xp.finfo(image.dtype).eps)
@@ -149,22 +150,16 @@ def _from_sketch(image: Any, test: Any) -> tuple[Any, Any, float]:
         )
     if size == 0:
         return values[:0], image[:, :0], 0.0
-    # The shift belongs to the sketch too, so that it can be taken off the eigenvalues. What rounding has made negative
-    # beyond it is set to it.
+    # The sketch is shifted too, so that the shift can be taken off the eigenvalues in the end. What rounding has made
+    # negative beyond it is set to it.
     values = values + shift
     values = xp.where(values > shift / 100, values, xp.full_like(values, shift))
     root = (y + shift * w) @ (vectors / xp.astype(xp.sqrt(values), precise)[None, :])
     u, s, _ = xp.linalg.svd(root, full_matrices=False)
-    inverse = (
-        xp.sum(xp.real(vectors * xp.conj(vectors)) / values[None, :], axis=1)
-        if precise == xp.complex128
-        else (xp.sum(vectors * vectors / values[None, :], axis=1))
-    )
+    squares = xp.real(vectors * xp.conj(vectors)) if precise == xp.complex128 else vectors * vectors
+    inverse = xp.sum(squares / values[None, :], axis=1)
     found = s * s - shift
-    # n / s random unit-variance vectors stand in each orthonormal column of the test matrix.
+    # n / s random vectors of unit variance stand in each orthonormal column of the test matrix.
     left = to_float(xp.mean(1.0 / inverse)) * y.shape[0]
-    return (
-        xp.where(found > 0, found, xp.zeros_like(found)),
-        xp.astype(u, image.dtype),
-        max(left - shift * y.shape[0], 0.0),
-    )
+    found = xp.where(found > 0, found, xp.zeros_like(found))
+    return found, xp.astype(u, image.dtype), max(left - shift * y.shape[0], 0.0)

@@ -1,16 +1,28 @@
-"""Matrices, and what acts like one, seen alike."""
+"""Matrices and other linear maps behind one interface."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-import array_api_compat
 import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import matrix
+from nlattn.arrays.namespaces import is_array
+from nlattn.arrays.typing import Array, DType, Namespace
 from nlattn.linalg._magnitudes import scaled
 
-__all__ = ["Operator", "adjoint", "operator"]
+__all__ = ["LinearMap", "Operator", "adjoint", "operator"]
+
+
+class LinearMap(Protocol):
+    """What multiplies like a matrix: arrays, SciPy's LinearOperator and sparse arrays, KernelMatrix, one's own class.
+
+    Where the adjoint is needed, it also has ``adjoint()``, ``H``, or for real ones ``T``.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __matmul__(self, x: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +33,7 @@ class Operator:
     ----------
     shape : tuple of int
     like : array
-        Of the library, dtype and device of products.
+        Its library, dtype and device are those of products.
     array : array or None
         The entries, where there are any.
     scale : float
@@ -29,25 +41,25 @@ class Operator:
     given : object
         What multiplies.
     name : str
-        Of the argument.
+        The name of the argument, for messages.
     turned : bool
         Whether this is the adjoint of what was given.
     """
 
     shape: tuple[int, int]
-    like: Any
-    array: Any
+    like: Array
+    array: Array | None
     scale: float
-    given: Any
+    given: LinearMap
     name: str
     turned: bool = False
 
     @property
-    def xp(self) -> Any:
+    def xp(self) -> Namespace:
         return array_namespace(self.like)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> DType:
         return self.like.dtype
 
     @property
@@ -55,13 +67,13 @@ class Operator:
         array = None if self.array is None else adjoint(self.array)
         return Operator(self.shape[::-1], self.like, array, self.scale, self.given, self.name, not self.turned)
 
-    def __matmul__(self, x: Any) -> Any:
+    def __matmul__(self, x: Array) -> Array:
         if self.array is not None:
             return self.array @ x
         factor = _adjoint_of(self.name, self.given, self.complex) if self.turned else self.given
         try:
             product = factor @ x
-        except TypeError as error:  # such as SciPy's LinearOperator without rmatvec
+        except TypeError as error:  # as SciPy's LinearOperator without rmatvec raises it
             side = "adjoint" if self.turned else "matrix"
             raise TypeError(f"the {side} of {self.name} cannot be multiplied by {type(x).__name__}: {error}") from error
         if not self.complex and self.xp.isdtype(product.dtype, "complex floating"):
@@ -72,17 +84,19 @@ class Operator:
     def complex(self) -> bool:
         return bool(self.xp.isdtype(self.dtype, "complex floating"))
 
+    def zeros(self, *shape: int) -> Array:
+        """Zeros in the library, dtype and device of products."""
+        return self.xp.zeros(shape, dtype=self.dtype, device=self.like.device)
 
-def operator(name: str, a: Any, *, allow_complex: bool = True, check_finite: bool = True) -> Operator:
+
+def operator(name: str, a: LinearMap, *, allow_complex: bool = True, check_finite: bool = True) -> Operator:
     """`a` as an Operator: an array of two axes, or an object with `shape`, `@` and, where it is needed, an adjoint.
 
-    Such are SciPy's LinearOperator and sparse arrays, and any with ``adjoint()``, ``H``, or for real ones ``T``. They
-    work on NumPy arrays, unless they have an array `like` that says otherwise.
+    Objects work on NumPy arrays, unless they have an array `like` that says otherwise.
     """
-    if array_api_compat.is_array_api_obj(a):
-        a = matrix(name, a, allow_complex=allow_complex, check_finite=check_finite)
-        a, _, scale = scaled(a)
-        return Operator(tuple(a.shape), a, a, scale, a, name)
+    if is_array(a):
+        entries, _, scale = scaled(matrix(name, a, allow_complex=allow_complex, check_finite=check_finite))
+        return Operator((entries.shape[0], entries.shape[1]), entries, entries, scale, entries, name)
     shape = getattr(a, "shape", None)
     if not hasattr(a, "__matmul__") or not isinstance(shape, tuple) or len(shape) != 2:
         raise TypeError(
@@ -91,7 +105,7 @@ def operator(name: str, a: Any, *, allow_complex: bool = True, check_finite: boo
         )
     m, n = map(int, shape)
     like = getattr(a, "like", None)
-    if not array_api_compat.is_array_api_obj(like):
+    if like is None or not is_array(like):
         like = np.empty(0, _dtype_of(name, a, n))
     op = Operator((m, n), like, None, 1.0, a, name)
     if op.complex and not allow_complex:
@@ -99,14 +113,14 @@ def operator(name: str, a: Any, *, allow_complex: bool = True, check_finite: boo
     return op
 
 
-def adjoint(a: Any) -> Any:
+def adjoint(a: Array) -> Array:
     """The conjugate transpose of an array."""
     xp = array_namespace(a)
     transposed = xp.matrix_transpose(a)
     return xp.conj(transposed) if xp.isdtype(a.dtype, "complex floating") else transposed
 
 
-def _dtype_of(name: str, a: Any, n: int) -> Any:
+def _dtype_of(name: str, a: LinearMap, n: int) -> DType:
     """The dtype of products, as declared or as a product shows it; integers count as float64."""
     declared = getattr(a, "dtype", None)
     if declared is None:
@@ -122,7 +136,7 @@ def _dtype_of(name: str, a: Any, n: int) -> Any:
     return np.dtype(np.float32) if dtype.itemsize < 4 else dtype
 
 
-def _adjoint_of(name: str, a: Any, is_complex: bool) -> Any:
+def _adjoint_of(name: str, a: LinearMap, is_complex: bool) -> LinearMap:
     for attribute in ("adjoint", "H"):
         found = getattr(a, attribute, None)
         if found is not None:

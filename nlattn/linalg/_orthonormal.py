@@ -1,20 +1,20 @@
 """Orthonormal bases of a few columns, mostly by matrix products."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.linalg._operators import adjoint
 
 __all__ = ["complete", "extend", "orthonormal"]
 
-# Gram matrices square the condition number: beyond this ratio of their eigenvalues Householder reflections take over.
+# The least ratio of eigenvalues of a Gram matrix that is factorised: it is the square of a ratio of singular values,
+# and below this one Householder reflections take over.
 GRAM = 1e-12
 
 
-def orthonormal(y: Any, cutoff: float = 0.0) -> Any:
+def orthonormal(y: Array, cutoff: float = 0.0) -> Array:
     """An orthonormal basis of the range of `y` (m, s), without the singular directions of at most `cutoff`.
 
     By Cholesky factors of Gram matrices in float64, the triangular factor having a positive diagonal: for float32 input
@@ -33,21 +33,21 @@ def orthonormal(y: Any, cutoff: float = 0.0) -> Any:
         if not (least > GRAM * most and least > cutoff**2):
             return _by_householder(xp, y, cutoff)
         q = q @ adjoint(solve_triangular(xp.linalg.cholesky(gram), eye))
-        # The departure from orthonormality is eps * most / least.
+        # The result departs from orthonormality by eps * most / least.
         if float(xp.finfo(xp.float64).eps) * most <= 2 * float(xp.finfo(y.dtype).eps) * least:
             return xp.astype(q, y.dtype, copy=False)
         cutoff = 0.0
 
 
-def _by_householder(xp: Any, y: Any, cutoff: float) -> Any:
+def _by_householder(xp: Namespace, y: Array, cutoff: float) -> Array:
     q, r = xp.linalg.qr(y, mode="reduced")
     u, values, _ = xp.linalg.svd(r, full_matrices=False)
     kept = int(xp.sum(xp.astype(values > cutoff, xp.int64)))
     return q @ u[:, :kept]
 
 
-def extend(basis: Any, y: Any) -> Any:
-    """Orthonormal columns that span `y` beyond the orthonormal `basis` (or None), without what rounding has made up."""
+def extend(basis: Array | None, y: Array) -> Array:
+    """Orthonormal columns that span what `y` adds to the orthonormal `basis`, if there is one, but for rounding."""
     xp = array_namespace(y)
     if y.shape[1] == 0:
         return y
@@ -56,13 +56,13 @@ def extend(basis: Any, y: Any) -> Any:
     if basis is None:
         return orthonormal(y, cutoff)
     y = orthonormal(y - basis @ (adjoint(basis) @ y), cutoff)
-    # What was small has been blown up, and with it its part along the basis.
+    # What was small has been scaled up, and with it the part along the basis that rounding has left.
     along = adjoint(basis) @ y
     y = y - basis @ along
     return y if to_float(xp.linalg.matrix_norm(along)) ** 2 < eps else orthonormal(y, 0.1)
 
 
-def complete(q: Any, columns: int, fill: Any) -> Any:
+def complete(q: Array, columns: int, fill: Array) -> Array:
     """`q` and further orthonormal columns, `columns` in all; `fill` (m, columns) is a random matrix."""
     xp = array_namespace(q)
     missing = columns - q.shape[1]

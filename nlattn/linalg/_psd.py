@@ -1,164 +1,43 @@
 """Positive semidefinite matrices, given by their entries or by a kernel function on points."""
 
-from collections.abc import Callable
-from typing import Any
-
-import array_api_compat
 from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_number, floating, matrix
 from nlattn.arrays.host import all_finite, to_float
-from nlattn.arrays.namespaces import namespace
-from nlattn.kernels.gaussian_gram import gaussian_gram
+from nlattn.arrays.namespaces import is_array
+from nlattn.arrays.typing import Array
+from nlattn.linalg._kernel_matrix import KernelMatrix
 from nlattn.linalg._operators import Operator, operator
 
-__all__ = ["Entries", "KernelMatrix", "gaussian_kernel", "psd"]
-
-
-class KernelMatrix:
-    """The matrix ``kernel(points, points)``, of which only the parts that are asked for are formed.
-
-    Parameters
-    ----------
-    kernel : callable
-        ``kernel(x, y)`` takes points (m, d) and (n, d) and returns the matrix (m, n); positive semidefinite.
-    points : array, shape (n, d)
-    diagonal : array, shape (n,), optional
-        ``kernel(x, x)`` for each point; computed point by point if left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nlattn.linalg import KernelMatrix, gaussian_kernel
-    >>> K = KernelMatrix(gaussian_kernel(1.0), np.zeros((3, 2)))
-    >>> (K @ np.ones((3, 1))).T
-    array([[3., 3., 3.]])
-    """
-
-    def __init__(self, kernel: Callable[[Any, Any], Any], points: Any, diagonal: Any = None) -> None:
-        if not callable(kernel):
-            raise TypeError(f"kernel must be a function of two sets of points, got {type(kernel).__name__}")
-        self.points = matrix("points", points)
-        self.kernel = kernel
-        if diagonal is not None and floating("diagonal", diagonal).shape != self.points.shape[:1]:
-            raise ValueError(f"diagonal must have shape {tuple(self.points.shape[:1])}, got {tuple(diagonal.shape)}")
-        self._diagonal = diagonal
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n = self.points.shape[0]
-        return n, n
-
-    def diagonal(self) -> Any:
-        """The diagonal, shape (n,)."""
-        if self._diagonal is None:
-            known = getattr(self.kernel, "diagonal", None)
-            d = self._each() if known is None else known(self.points)
-            xp = array_namespace(d)
-            self._diagonal = xp.real(d) if xp.isdtype(d.dtype, "complex floating") else d
-        return self._diagonal
-
-    def columns(self, index: Any) -> Any:
-        """The columns with the given numbers, shape (n, b)."""
-        return self.kernel(self.points, self._take(index))
-
-    def block(self, index: Any) -> Any:
-        """The rows and columns with the given numbers, shape (b, b)."""
-        few = self._take(index)
-        return self.kernel(few, few)
-
-    def __matmul__(self, x: Any) -> Any:
-        """The product with x (n, s), in blocks of rows."""
-        xp = array_namespace(self.points)
-        n, step = self.shape[0], 1024
-        parts = [self.kernel(self.points[i : min(i + step, n), :], self.points) @ x for i in range(0, n, step)]
-        return xp.concat(parts, axis=0) if parts else xp.zeros((0, x.shape[1]), dtype=x.dtype, device=x.device)
-
-    def adjoint(self) -> "KernelMatrix":
-        """Itself."""
-        return self
-
-    @property
-    def like(self) -> Any:
-        """An array of the library, dtype and device of the entries."""
-        first = self.points[:1, :]
-        return self.kernel(first, first) if self.points.shape[0] else self.points
-
-    def _take(self, index: Any) -> Any:
-        return array_namespace(self.points).take(self.points, index, axis=0)
-
-    def _each(self) -> Any:
-        xp = array_namespace(self.points)
-        n = self.shape[0]
-        entries = [self.kernel(self.points[i : i + 1, :], self.points[i : i + 1, :])[0, :] for i in range(n)]
-        return xp.concat(entries) if n else self.points[:, 0]
-
-
-class gaussian_kernel:
-    """``exp(-|x - y|^2 / (2 bandwidth^2))`` as a function of two sets of points.
-
-    Squared distances are formed as ``|x|^2 + |y|^2 - 2 x y``, to an absolute accuracy of about eps times the largest
-    squared norm: points far from the origin should be centred.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nlattn.linalg import gaussian_kernel
-    >>> gaussian_kernel(2.0)(np.zeros((1, 1)), np.array([[0.0], [2.0]])).round(4)
-    array([[1.    , 0.6065]])
-    """
-
-    def __init__(self, bandwidth: float = 1.0) -> None:
-        self.bandwidth = check_number("bandwidth", bandwidth, least=1e-30, most=1e30)
-
-    def __call__(self, x: Any, y: Any) -> Any:
-        xp = namespace(x=x, y=y)
-        if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1]:
-            raise ValueError(f"x and y must be points (m, d) and (n, d), got shapes {tuple(x.shape)}, {tuple(y.shape)}")
-        factor = 0.5
-        if 1e-9 < self.bandwidth < 1e9:
-            factor /= self.bandwidth**2
-        else:  # whose square may not be representable
-            x, y = x / self.bandwidth, y / self.bandwidth
-        gram = gaussian_gram(x, y, factor)
-        if not all_finite(xp, gram):
-            raise ValueError("x and y must be finite, with squares that are; centre the points, or scale them down")
-        return gram
-
-    def diagonal(self, points: Any) -> Any:
-        """Ones."""
-        xp = array_namespace(points)
-        return xp.ones((points.shape[0],), dtype=points.dtype, device=points.device)
+__all__ = ["Entries", "psd"]
 
 
 class Entries:
-    """The interface of KernelMatrix for an array."""
+    """What an array gives of itself, by the methods of a KernelMatrix."""
 
-    def __init__(self, a: Any) -> None:
+    def __init__(self, a: Array) -> None:
         self.a = a
-        self.shape = tuple(a.shape)
 
-    def diagonal(self) -> Any:
+    def diagonal(self) -> Array:
         xp = array_namespace(self.a)
         d = xp.linalg.diagonal(self.a)
         return xp.real(d) if xp.isdtype(self.a.dtype, "complex floating") else d
 
-    def columns(self, index: Any) -> Any:
+    def columns(self, index: Array) -> Array:
         return array_namespace(self.a).take(self.a, index, axis=1)
 
-    def block(self, index: Any) -> Any:
+    def block(self, index: Array) -> Array:
         xp = array_namespace(self.a)
         return xp.take(xp.take(self.a, index, axis=0), index, axis=1)
 
 
-def psd(name: str, a: Any, *, check_finite: bool) -> tuple[Any, Operator]:
+def psd(name: str, a: Array | KernelMatrix, *, check_finite: bool) -> tuple[Entries | KernelMatrix, Operator]:
     """`a`, a matrix or KernelMatrix, as what gives its entries and as an operator; refuses what cannot be PSD."""
-    if not isinstance(a, KernelMatrix) and not array_api_compat.is_array_api_obj(a):
+    if not isinstance(a, KernelMatrix) and not is_array(a):
         raise TypeError(f"{name} must be a matrix or a KernelMatrix, got {type(a).__name__}; wrap a kernel function")
     op = operator(name, a, check_finite=check_finite)
     if op.shape[0] != op.shape[1]:
         raise ValueError(f"{name} must be square, got shape {op.shape}")
-    entries: Any = a if isinstance(a, KernelMatrix) else Entries(op.array)
+    entries = a if isinstance(a, KernelMatrix) else Entries(a if op.array is None else op.array)
     xp, diagonal = op.xp, entries.diagonal()
     if op.shape[0] == 0:
         return entries, op
@@ -173,10 +52,8 @@ def psd(name: str, a: Any, *, check_finite: bool) -> tuple[Any, Operator]:
 
 
 def _check_diagonal(name: str, op: Operator, most: float) -> None:
-    xp = op.xp
-    if op.complex and to_float(xp.max(xp.abs(xp.imag(xp.linalg.diagonal(op.array))))) > most * float(
-        xp.finfo(op.dtype).eps
-    ):
+    xp, rounding = op.xp, most * float(op.xp.finfo(op.dtype).eps)
+    if op.complex and to_float(xp.max(xp.abs(xp.imag(xp.linalg.diagonal(op.array))))) > rounding:
         raise ValueError(f"{name} must be Hermitian, got a diagonal that is not real")
     if most == 0 and bool(xp.any(op.array != 0)):
         raise ValueError(f"{name} must be positive semidefinite, got entries beside a diagonal of zeros")

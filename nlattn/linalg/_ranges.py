@@ -1,29 +1,38 @@
 """Randomised range finding."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
-from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.arguments import check_choice, check_integer, check_number
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.random import generator, standard_normal
-from nlattn.linalg._operators import Operator, operator
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.linalg._operators import LinearMap, Operator, operator
 from nlattn.linalg._orthonormal import complete, extend, orthonormal
-from nlattn.sketch._factory import SKETCHES, sketch_operator
+from nlattn.sketch._factory import SketchKind, sketch_operator
 
-__all__ = ["grow", "range_finder"]
+__all__ = ["RangeMethod", "Search", "checked_search", "grow", "range_finder"]
+
+RangeMethod = Literal["krylov", "power"]
+
+# Columns of a block where the rank is not known beforehand.
+BLOCK = 32
 
 
+@on_numpy
 def range_finder(
-    a: Any,
+    a: Array | LinearMap,
     size: int,
     *,
-    method: str = "power",
+    method: RangeMethod = "power",
     power_iterations: int = 0,
-    sketch: str = "gaussian",
-    rng: Any = None,
+    sketch: SketchKind = "gaussian",
+    rng: RngLike = None,
     check_finite: bool = True,
-) -> Any:
+) -> Array:
     """Orthonormal columns whose span holds most of the range of a matrix.
 
     Parameters
@@ -64,55 +73,103 @@ def range_finder(
     """
     op = operator("a", a, check_finite=check_finite)
     size = check_integer("size", size, least=0, most=min(op.shape), why="the smaller dimension")
-    check_choice("method", method, ("power", "krylov"))
+    check_choice("method", method, get_args(RangeMethod))
     steps = check_integer("power_iterations", power_iterations, least=0)
-    check_choice("sketch", sketch, tuple(SKETCHES))
+    check_choice("sketch", sketch, get_args(SketchKind))
     random = generator(rng)
     width = size if method == "power" else -(-size // (steps + 1))
-    basis: Any = None
-    for basis, _ in grow(op, width, steps, method, sketch, random):
+    search = Search(method=method, sketch=sketch, power_iterations=steps, width=width, end=size)
+    basis = op.zeros(op.shape[0], 0)
+    for basis, _ in grow(op, search, random):
         if basis.shape[1] >= size:
             break
-    if basis is None or basis.shape[1] < size:
-        start = op.xp.zeros((op.shape[0], 0), dtype=op.dtype, device=op.like.device) if basis is None else basis
-        basis = complete(start, size, standard_normal(random, (op.shape[0], size), op.like))
+    if basis.shape[1] < size:
+        basis = complete(basis, size, standard_normal(random, (op.shape[0], size), op.like))
     return basis[:, :size]
 
 
-def grow(
-    a: Operator, width: int, steps: int, method: str, sketch: str, random: np.random.Generator
-) -> Iterator[tuple[Any, Any]]:
-    """Yield growing orthonormal bases U of the range of `a`, and a^H U, by about `width` columns at a time.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How the range of a matrix is found.
 
-    Method "krylov" multiplies on from each block; "power" starts each from a new random one and iterates `steps` times.
+    Attributes
+    ----------
+    method : {"power", "krylov"}
+        "krylov" multiplies on from each block; "power" starts each from a new random one and iterates.
+    sketch : str
+        The kind of the random blocks.
+    power_iterations : int
+        For "power", how often each block is multiplied by ``a a^H``.
+    width : int
+        Columns of a block.
+    end : int
+        Columns after which the search is over.
+    """
+
+    method: RangeMethod
+    sketch: SketchKind
+    power_iterations: int
+    width: int
+    end: int
+
+
+def checked_search(
+    op: Operator,
+    rank: int | None,
+    rtol: float | None,
+    *,
+    oversampling: int,
+    power_iterations: int,
+    method: RangeMethod,
+    sketch: SketchKind,
+    what: str,
+) -> tuple[int, float | None, Search]:
+    """The largest rank, the tolerance, and the search, from arguments that are checked here; `what` the rank counts."""
+    least = min(op.shape)
+    if rank is None and rtol is None:
+        raise ValueError(f"rank and rtol are both None: give the number of {what}, the tolerance, or both")
+    most = least if rank is None else check_integer("rank", rank, least=0, most=least, why="the smaller dimension")
+    if rtol is not None:
+        rtol = check_number("rtol", rtol, least=8 * float(op.xp.finfo(op.dtype).eps), below=1.0)
+    wide = most + check_integer("oversampling", oversampling, least=0)
+    steps = check_integer("power_iterations", power_iterations, least=0)
+    check_choice("sketch", sketch, get_args(SketchKind))
+    width = min(least, wide if rtol is None else BLOCK) if most else 0
+    # A Krylov space keeps every block. Without a tolerance the number of products says how many there are.
+    end = min(least, width * (steps + 1) if method == "krylov" and rtol is None else wide)
+    return most, rtol, Search(method=method, sketch=sketch, power_iterations=steps, width=width, end=end)
+
+
+def grow(a: Operator, search: Search, random: np.random.Generator) -> Iterator[tuple[Array, Array]]:
+    """Yield growing orthonormal bases U of the range of `a`, and a^H U, by about ``search.width`` columns at a time.
+
     Ends where `a` has no more to give.
     """
-    xp, limit = a.xp, min(a.shape)
-    basis: Any = None
-    image: Any = None
-    seed: Any = None
-    while (found := 0 if basis is None else basis.shape[1]) < limit and width > 0:
-        columns = min(width, limit - found)
+    xp, limit, sketch = a.xp, min(a.shape), search.sketch
+    basis: Array | None = None
+    image: Array | None = None
+    seed: Array | None = None
+    while (found := 0 if basis is None else basis.shape[1]) < limit and search.width > 0:
+        columns = min(search.width, limit - found)
         fresh = seed is None
-        block = extend(
-            basis, _first(a, columns, sketch, random) if fresh else a @ seed[:, : min(columns, seed.shape[1])]
-        )
-        for _ in range(steps if method == "power" else 0):
+        start = _first(a, columns, sketch, random) if seed is None else a @ seed[:, : min(columns, seed.shape[1])]
+        block = extend(basis, start)
+        for _ in range(search.power_iterations if search.method == "power" else 0):
             block = extend(basis, a @ orthonormal(a.adjoint @ block))
         if block.shape[1] == 0:
             if fresh and sketch == "gaussian":
                 return
-            # A block of another kind may have been dependent by chance; a Gaussian one is not.
+            # The columns of a block of another kind can be dependent by chance; those of a Gaussian one are not.
             seed, sketch = None, "gaussian" if fresh else sketch
             continue
         new = a.adjoint @ block
         basis = block if basis is None else xp.concat([basis, block], axis=1)
         image = new if image is None else xp.concat([image, new], axis=1)
-        seed = orthonormal(new) if method == "krylov" else None
+        seed = orthonormal(new) if search.method == "krylov" else None
         yield basis, image
 
 
-def _first(a: Operator, columns: int, sketch: str, random: np.random.Generator) -> Any:
+def _first(a: Operator, columns: int, sketch: SketchKind, random: np.random.Generator) -> Array:
     """The product of `a` with a random block."""
     test = sketch_operator(sketch, columns, a.shape[1], rng=random)
     if a.array is not None:

@@ -1,21 +1,20 @@
-"""Sampling by importance, and products of matrices from samples."""
+"""Sampling by importance."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_choice, check_integer, floating, matrix
+from nlattn.arrays.arguments import check_integer, floating
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import nonzero
 from nlattn.arrays.host import to_float
-from nlattn.arrays.namespaces import namespace
-from nlattn.arrays.precision import real_dtype
-from nlattn.arrays.random import generator, moved, weighted
+from nlattn.arrays.random import generator, moved, weighted_draws
+from nlattn.arrays.typing import Array, DType, RngLike
 from nlattn.kernels.top_k import top_k
-from nlattn.linalg._leverage import row_norms
-from nlattn.linalg._operators import adjoint
 
-__all__ = ["Sample", "importance_sample", "product_probabilities", "sampled_product"]
+__all__ = ["Sample", "importance_sample"]
 
 
 class Sample(NamedTuple):
@@ -28,11 +27,12 @@ class Sample(NamedTuple):
         To be added to the scores of sampled keys.
     """
 
-    index: Any
-    log_weight: Any
+    index: Array  # type: ignore[assignment]  # which hides the method `index` of tuples
+    log_weight: Array
 
 
-def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any = None) -> Sample:
+@on_numpy
+def importance_sample(weights: Array, size: int, *, replace: bool = True, rng: RngLike = None) -> Sample:
     """Draw items with probabilities proportional to weights.
 
     Parameters
@@ -70,7 +70,8 @@ def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any
     size = check_integer("size", size, least=0)
     wide = xp.astype(weights, xp.float64)
     least, most = (to_float(xp.min(wide)), to_float(xp.max(wide))) if weights.shape[0] else (0.0, 0.0)
-    if not math.isfinite(most - least / 2):  # which does not overflow, but for weights that are negative
+    # Half the difference does not overflow, unless for weights that are refused below as negative.
+    if not math.isfinite(most - least / 2):
         raise ValueError(f"weights must be finite, got {most if math.isfinite(least) else least:g}; clean them")
     if least < 0:
         raise ValueError(f"weights must not be negative, got {least:g}")
@@ -82,16 +83,17 @@ def importance_sample(weights: Any, size: int, *, replace: bool = True, rng: Any
     if size == 0:
         return Sample(xp.zeros((0,), dtype=xp.int64, device=weights.device), weights[:0])
     wide = wide / most
-    index = weighted(random, wide, size)
+    index = weighted_draws(random, wide, size)
     log_weight = math.log(to_float(xp.sum(wide)) / size) - xp.log(xp.take(wide, index))
     return Sample(index, xp.astype(log_weight, weights.dtype))
 
 
-def _by_priority(weights: Any, size: int, random: np.random.Generator, dtype: Any) -> Sample:
+def _by_priority(weights: Array, size: int, random: np.random.Generator, dtype: DType) -> Sample:
+    """The items of the largest priorities ``weight / uniform``, compared by their logarithms."""
     xp = array_namespace(weights)
     used = weights > 0
     positive = int(xp.sum(xp.astype(used, xp.int64)))
-    logs = xp.where(used, xp.log(xp.where(used, weights, xp.ones_like(weights))), xp.full_like(weights, -math.inf))
+    logs = xp.where(used, xp.log(nonzero(weights)), xp.full_like(weights, -math.inf))
     uniform = 1.0 - random.random(weights.shape[0])  # never 0
     kept = min(size, positive)
     priorities, index = top_k(logs - moved(np.log(uniform), weights), min(kept + 1, weights.shape[0]))
@@ -100,97 +102,3 @@ def _by_priority(weights: Any, size: int, random: np.random.Generator, dtype: An
     own = xp.take(logs, index)
     log_weight = xp.where(own > threshold, xp.zeros_like(own), threshold - own)
     return Sample(index, xp.astype(log_weight, dtype))
-
-
-def product_probabilities(a: Any, b: Any, kind: str = "optimal") -> Any:
-    """Probabilities with which to sample the terms of ``a @ b``, column of `a` times row of `b`.
-
-    Parameters
-    ----------
-    a : array, shape (m, n)
-    b : array, shape (n, p)
-    kind : {"optimal", "rows", "uniform"}, default "optimal"
-        Proportional to ``|a_i| |b_i|``, which is the best for the Frobenius norm; to ``|b_i|^2``, which needs `b`
-        alone; or equal.
-
-    Returns
-    -------
-    array, shape (n,)
-        Uniform where all terms vanish.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nlattn.linalg import product_probabilities
-    >>> product_probabilities(np.array([[1.0, 1.0]]), np.array([[3.0], [1.0]]))
-    array([0.75, 0.25])
-    """
-    xp = namespace(a=a, b=b)
-    a, b = _factors(a, b)
-    check_choice("kind", kind, ("optimal", "rows", "uniform"))
-    rows = _relative(row_norms(b))
-    if kind == "optimal":
-        weights = _relative(_relative(row_norms(adjoint(a))) * rows)
-    else:
-        weights = rows * rows if kind == "rows" else xp.ones_like(rows)
-    if rows.shape[0] == 0:
-        return xp.astype(weights, real_dtype(xp, a.dtype))
-    total = xp.sum(weights)
-    if not to_float(total) > 0:
-        weights, total = xp.ones_like(weights), weights.shape[0]
-    return xp.astype(weights / total, real_dtype(xp, a.dtype))
-
-
-def sampled_product(a: Any, b: Any, size: int, *, kind: str = "optimal", rng: Any = None) -> Any:
-    """An unbiased estimate of ``a @ b`` from some of its terms.
-
-    Parameters
-    ----------
-    a : array, shape (m, n)
-    b : array, shape (n, p)
-        Real or complex.
-    size : int
-        Terms, drawn with replacement, at least 1.
-    kind : {"optimal", "rows", "uniform"}, default "optimal"
-        As in `product_probabilities`.
-    rng : None, int, SeedSequence or Generator, optional
-
-    Returns
-    -------
-    array, shape (m, p)
-
-    Notes
-    -----
-    Its mean squared error is known exactly: ``sampled_product_error`` in ``nlattn.bounds`` (Drineas, Kannan and
-    Mahoney, DOI 10.1137/S0097539704442684); ``sampled_attention_spectral`` for softmax weights and "rows". Costs
-    m size p, and m n for "optimal".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from nlattn.linalg import sampled_product
-    >>> sampled_product(np.ones((1, 4)), np.ones((4, 1)), 2, rng=0)
-    array([[4.]])
-    """
-    size = check_integer("size", size)
-    probabilities = product_probabilities(a, b, kind)
-    a, b = _factors(a, b)
-    xp = array_namespace(a)
-    if a.shape[1] == 0:
-        return a @ b
-    index, log_weight = importance_sample(probabilities, size, rng=rng)
-    return (xp.take(a, index, axis=1) * xp.astype(xp.exp(log_weight), a.dtype)[None, :]) @ xp.take(b, index, axis=0)
-
-
-def _relative(norms: Any) -> Any:
-    most = to_float(array_namespace(norms).max(norms)) if norms.shape[0] else 0.0
-    return norms / most if most > 0 else norms
-
-
-def _factors(a: Any, b: Any) -> tuple[Any, Any]:
-    a, b = matrix("a", a, allow_complex=True), matrix("b", b, allow_complex=True)
-    if a.shape[1] != b.shape[0]:
-        raise ValueError(f"a and b must match in the middle, got shapes {tuple(a.shape)} and {tuple(b.shape)}")
-    if a.dtype != b.dtype:
-        raise TypeError(f"a and b must share one dtype, got {a.dtype} and {b.dtype}; convert one")
-    return a, b

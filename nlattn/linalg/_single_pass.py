@@ -1,15 +1,17 @@
 """Low-rank approximation of a matrix whose rows are seen once."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import NamedTuple
 
-import array_api_compat
+import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import check_integer, matrix
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
-from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.namespaces import is_array, namespace
 from nlattn.arrays.random import generator, standard_normal
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.linalg._magnitudes import scaled, squared_norm
 from nlattn.linalg._operators import adjoint
@@ -22,7 +24,8 @@ __all__ = ["single_pass_factors", "single_pass_svd"]
 PROBES = 10
 
 
-def single_pass_svd(rows: Any, rank: int, *, rng: Any = None, check_finite: bool = True) -> SVD:
+@on_numpy
+def single_pass_svd(rows: Array | Iterable[Array], rank: int, *, rng: RngLike = None, check_finite: bool = True) -> SVD:
     """Leading singular triplets of a matrix whose rows arrive in blocks and are not kept.
 
     Parameters
@@ -56,59 +59,93 @@ def single_pass_svd(rows: Any, rank: int, *, rng: Any = None, check_finite: bool
     array([9.165151])
     """
     rank = check_integer("rank", rank, least=0)
-    q, x, (psi, w), squared, scale = single_pass_factors(rows, rank, generator(rng), check_finite)
-    u, s, v = svd_from_range(q, adjoint(x))
+    found = single_pass_factors(rows, rank, generator(rng), check_finite)
+    u, s, v = svd_from_range(found.q, adjoint(found.x))
     keep = min(rank, s.shape[0])
     u, s, v = u[:, :keep], s[:keep], v[:, :keep]
-    rest = w - ((psi @ u) * s[None, :]) @ adjoint(v)
-    error = (to_float(squared_norm(rest)) / (PROBES * squared)) ** 0.5 if squared > 0 else 0.0
-    return fix_signs(SVD(u, s * scale, adjoint(v), error))
+    rest = found.probed - ((found.probes @ u) * s[None, :]) @ adjoint(v)
+    error = (to_float(squared_norm(rest)) / (PROBES * found.squared)) ** 0.5 if found.squared > 0 else 0.0
+    return fix_signs(SVD(u, s * found.scale, adjoint(v), error))
+
+
+class Factors(NamedTuple):
+    """``a ~ scale q x``, before the cut to the wanted rank.
+
+    Attributes
+    ----------
+    q, x : array, shapes (m, k), (k, n)
+    probes, probed : array, shapes (p, m), (p, n)
+        Random combinations that had no part in q and x, and ``probes @ a / scale``.
+    squared : float
+        ``||a / scale||^2`` in the Frobenius norm.
+    scale : float
+        A power of 2.
+    """
+
+    q: Array
+    x: Array
+    probes: Array
+    probed: Array
+    squared: float
+    scale: float
 
 
 def single_pass_factors(
-    rows: Any, rank: int, random: Any, check_finite: bool = True
-) -> tuple[Any, Any, Any, float, float]:
-    """Q and X of ``a ~ Q X`` before the cut; a further Psi and ``Psi a``; ``||a||^2``; all for a / scale; scale."""
-    y, w, psi, squared, scale = _sketches(rows, rank, random, check_finite)
-    q = extend(None, y)
-    xp = array_namespace(q)
-    left, triangle = xp.linalg.qr(psi[:-PROBES, :] @ q, mode="reduced")
-    x = solve_triangular(triangle, adjoint(left) @ w[:-PROBES, :], lower=False)
-    return q, x, (psi[-PROBES:, :], w[-PROBES:, :]), squared, scale
-
-
-def _sketches(rows: Any, rank: int, random: Any, check_finite: bool) -> tuple[Any, Any, Any, float, float]:
-    """``a Omega``, ``Psi a``, Psi, and the squared Frobenius norm of a, all for a / scale; and the scale."""
-    blocks: Any = (rows,) if array_api_compat.is_array_api_obj(rows) else rows
+    rows: Array | Iterable[Array], rank: int, random: np.random.Generator, check_finite: bool = True
+) -> Factors:
+    """The factors of a matrix whose rows, an array or blocks of it, are looked at once."""
+    sketches = _Sketches(rank, random, check_finite)
+    blocks = (rows,) if is_array(rows) else rows
     if not isinstance(blocks, Iterable):
         raise TypeError(f"rows must be an array or an iterable of blocks of rows, got {type(rows).__name__}")
-    omega: Any = None
-    ys, psis, w, squared, scale = [], [], None, 0.0, 0.0
     for block in blocks:
-        block = matrix("rows", block, allow_complex=True, check_finite=check_finite)
-        if omega is None:
+        sketches.add(block)
+    if not sketches.ys:
+        raise ValueError("rows must hold at least one block, got an empty iterable")
+    xp = array_namespace(sketches.w)
+    psi, w = xp.concat(sketches.psis, axis=1), sketches.w
+    q = extend(None, xp.concat(sketches.ys, axis=0))
+    left, triangle = xp.linalg.qr(psi[:-PROBES, :] @ q, mode="reduced")
+    x = solve_triangular(triangle, adjoint(left) @ w[:-PROBES, :], lower=False)
+    return Factors(q, x, psi[-PROBES:, :], w[-PROBES:, :], sketches.squared, sketches.scale or 1.0)
+
+
+class _Sketches:
+    """What is kept of the rows seen so far, a: ``a Omega`` and Psi in blocks, ``w = Psi a``, ``||a||^2``; and a scale.
+
+    All are those of a / scale, where scale, 0 until a block is not zero, is a power of 2.
+    """
+
+    def __init__(self, rank: int, random: np.random.Generator, check_finite: bool) -> None:
+        self.rank, self.random, self.check_finite = rank, random, check_finite
+        self.ys: list[Array] = []
+        self.psis: list[Array] = []
+        self.omega: Array
+        self.w: Array
+        self.squared = self.scale = 0.0
+
+    def add(self, block: Array) -> None:
+        """Take in a block of rows."""
+        block = matrix("rows", block, allow_complex=True, check_finite=self.check_finite)
+        if not self.ys:
             n = block.shape[1]
-            check_integer("rank", rank, least=0, most=n, why="the number of columns")
-            k = min(2 * rank + 1, n)
-            omega = standard_normal(random, (n, k), block)
-        elif block.shape[1] != n or block.dtype != omega.dtype:
-            first = f"{n} of {omega.dtype}"
+            check_integer("rank", self.rank, least=0, most=n, why="the number of columns")
+            self.omega = standard_normal(self.random, (n, min(2 * self.rank + 1, n)), block)
+        elif block.shape[1] != self.omega.shape[0] or block.dtype != self.omega.dtype:
+            first = f"{self.omega.shape[0]} of {self.omega.dtype}"
             raise ValueError(
                 f"rows must be blocks of one width and dtype, got {first} and {block.shape[1]} of {block.dtype}"
             )
-        namespace(rows=block, first=omega)
-        if scale == 0:  # that of the first block that is not zero
+        namespace(rows=block, first=self.omega)
+        if self.scale == 0:
             _, norm, found = scaled(block)
-            scale = found if norm > 0 else 0.0
-        block = block if scale in (0.0, 1.0) else block / scale
-        psi = standard_normal(random, (block.shape[0], 2 * k + 1 + PROBES), block)
+            self.scale = found if norm > 0 else 0.0
+        block = block if self.scale in (0.0, 1.0) else block / self.scale
+        columns = 2 * self.omega.shape[1] + 1 + PROBES
+        psi = standard_normal(self.random, (block.shape[0], columns), block)
         psi = array_namespace(psi).matrix_transpose(psi)
         part = psi @ block
-        w = part if w is None else w + part
-        ys.append(block @ omega)
-        psis.append(psi)
-        squared += to_float(squared_norm(block))
-    if omega is None:
-        raise ValueError("rows must hold at least one block, got an empty iterable")
-    xp = array_namespace(w)
-    return xp.concat(ys, axis=0), w, xp.concat(psis, axis=1), squared, scale or 1.0
+        self.w = self.w + part if self.ys else part
+        self.ys.append(block @ self.omega)
+        self.psis.append(psi)
+        self.squared += to_float(squared_norm(block))

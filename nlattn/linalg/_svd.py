@@ -1,24 +1,23 @@
 """Randomised singular value decompositions."""
 
-import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple, get_args
 
+import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_choice, check_integer, check_number
+from nlattn.arrays.arguments import check_choice
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
 from nlattn.arrays.random import generator, standard_normal
-from nlattn.errors import ConvergenceWarning
-from nlattn.linalg._operators import Operator, adjoint, operator
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.linalg._operators import LinearMap, Operator, adjoint, operator
 from nlattn.linalg._orthonormal import complete, orthonormal
-from nlattn.linalg._ranges import grow
+from nlattn.linalg._ranges import RangeMethod, Search, checked_search, grow
 from nlattn.linalg._residuals import Residual
-from nlattn.sketch._factory import SKETCHES
+from nlattn.linalg._warnings import warn_unconverged
+from nlattn.sketch._factory import SketchKind
 
 __all__ = ["SVD", "fix_signs", "randomized_svd", "svd_from_range"]
-
-# Columns of a block where the rank is not known beforehand.
-BLOCK = 32
 
 
 class SVD(NamedTuple):
@@ -36,22 +35,23 @@ class SVD(NamedTuple):
         random products.
     """
 
-    U: Any
-    S: Any
-    Vh: Any
+    U: Array
+    S: Array
+    Vh: Array
     error: float
 
 
+@on_numpy
 def randomized_svd(
-    a: Any,
+    a: Array | LinearMap,
     rank: int | None = None,
     *,
     rtol: float | None = None,
     oversampling: int = 10,
     power_iterations: int = 2,
-    method: str = "krylov",
-    sketch: str = "gaussian",
-    rng: Any = None,
+    method: RangeMethod = "krylov",
+    sketch: SketchKind = "gaussian",
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> SVD:
     """Leading singular triplets, of a fixed number or as many as a tolerance needs.
@@ -95,7 +95,7 @@ def randomized_svd(
     bounds the expected error, also after the cut to `rank`.
 
     With `rtol`, blocks of 32 columns are added until the indicator ``||a||^2 - ||Q^H a||^2`` is small enough
-    (arXiv 1606.09402); below a relative 10 sqrt(eps) rounding drowns it, and residuals are computed instead.
+    (arXiv 1606.09402); below a relative 10 sqrt(eps) rounding hides it, and residuals are computed instead.
 
     Costs 2 (power_iterations + 1) products of `a` with rank + oversampling columns.
 
@@ -108,51 +108,46 @@ def randomized_svd(
     array([10.])
     """
     op = operator("a", a, check_finite=check_finite)
-    least = min(op.shape)
-    if rank is None and rtol is None:
-        raise ValueError("rank and rtol are both None: give the number of singular values, the tolerance, or both")
-    if rank is not None:
-        rank = check_integer("rank", rank, least=0, most=least, why="the smaller dimension")
-    if rtol is not None:
-        rtol = check_number("rtol", rtol, least=8 * float(op.xp.finfo(op.dtype).eps), below=1.0)
-    extra = check_integer("oversampling", oversampling, least=0)
-    steps = check_integer("power_iterations", power_iterations, least=0)
-    check_choice("method", method, ("krylov", "power"))
-    check_choice("sketch", sketch, tuple(SKETCHES))
+    check_choice("method", method, get_args(RangeMethod))
+    most, rtol, search = checked_search(
+        op,
+        rank,
+        rtol,
+        oversampling=oversampling,
+        power_iterations=power_iterations,
+        method=method,
+        sketch=sketch,
+        what="singular values",
+    )
     random = generator(rng)
     if op.shape[0] < op.shape[1]:  # so that a matrix and its adjoint give the same
-        found = _tall(op.adjoint, rank, rtol, extra, steps, method, sketch, random)
-        return fix_signs(SVD(adjoint(found.Vh), found.S, adjoint(found.U), found.error))
-    return fix_signs(_tall(op, rank, rtol, extra, steps, method, sketch, random))
+        found = _tall(op.adjoint, most, rtol, search, random)
+        found = SVD(adjoint(found.Vh), found.S, adjoint(found.U), found.error)
+    else:
+        found = _tall(op, most, rtol, search, random)
+    if rtol is not None and found.error > rtol:
+        warn_unconverged(
+            f"rank {found.S.shape[0]} has a relative error of {found.error:.2g}, more than rtol={rtol:g}: "
+            "raise rank or rtol"
+        )
+    return fix_signs(found)
 
 
-def _tall(
-    op: Operator, rank: int | None, rtol: float | None, extra: int, steps: int, method: str, sketch: str, random: Any
-) -> SVD:
-    least = min(op.shape)
-    most = least if rank is None else rank
+def _tall(op: Operator, most: int, rtol: float | None, search: Search, random: np.random.Generator) -> SVD:
+    """The decomposition of a matrix that has at least as many rows as columns, but for the signs."""
     residual = Residual(op, random)
-    width = min(least, BLOCK if rtol is not None else most + extra) if most else 0
-    end = min(least, width * (steps + 1) if method == "krylov" and rtol is None else most + extra)
-    basis = image = None
-    for basis, image in grow(op, width, steps, method, sketch, random):
-        if basis.shape[1] >= end or (rtol is not None and residual.of(basis, image) <= rtol):
+    basis, image = op.zeros(op.shape[0], 0), op.zeros(op.shape[1], 0)
+    for basis, image in grow(op, search, random):
+        if basis.shape[1] >= search.end or (rtol is not None and residual.of(basis, image) <= rtol):
             break
-    if basis is None:
-        basis, image = (op.xp.zeros((n, 0), dtype=op.dtype, device=op.like.device) for n in op.shape)
     u, s, v = svd_from_range(basis, image)
     keep = most
     if rtol is not None:
-        keep = _least_rank(s, residual.of(basis, image), residual.squared, rtol, most)
+        squares = [to_float(value) ** 2 for value in op.xp.astype(s, op.xp.float64)]
+        keep = residual.fewest(squares[:most], residual.of(basis, image), rtol)
     found = min(keep, s.shape[0])
     u, s, v = u[:, :found], s[:found], v[:, :found]
     error = residual.of(u, v * s[None, :])
-    if rtol is not None and error > rtol:
-        warnings.warn(
-            f"rank {found} has a relative error of {error:.2g}, more than rtol={rtol:g}: raise rank or rtol",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
     if rtol is None and found < keep:
         missing = op.xp.zeros((keep - found,), dtype=s.dtype, device=s.device)
         u = complete(u, keep, standard_normal(random, (op.shape[0], keep), op.like))
@@ -161,24 +156,12 @@ def _tall(
     return SVD(u, s * op.scale, adjoint(v), error)
 
 
-def svd_from_range(basis: Any, image: Any) -> tuple[Any, Any, Any]:
+def svd_from_range(basis: Array, image: Array) -> tuple[Array, Array, Array]:
     """U, S and V of ``basis @ image^H``, for orthonormal `basis`."""
     xp = array_namespace(basis)
     q = orthonormal(image)
     z, s, xh = xp.linalg.svd(adjoint(image) @ q, full_matrices=False)
     return basis @ z, s, q @ adjoint(xh)
-
-
-def _least_rank(s: Any, beyond: float, squared: float, rtol: float, most: int) -> int:
-    """The least rank of at most `most` with an error of at most rtol, where `beyond` is the error of the whole."""
-    xp = array_namespace(s)
-    if squared == 0:
-        return 0
-    values = [to_float(x) for x in xp.astype(s, xp.float64)]
-    left, keep = beyond**2, min(most, len(values))
-    while keep > 0 and (left := left + values[keep - 1] ** 2 / squared) <= rtol**2:
-        keep -= 1
-    return keep
 
 
 def fix_signs(svd: SVD) -> SVD:

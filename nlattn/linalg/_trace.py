@@ -1,18 +1,23 @@
 """Traces from products with random vectors."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import check_choice, check_integer
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
-from nlattn.arrays.random import generator, moved, standard_normal
+from nlattn.arrays.random import generator, moved, random_signs, standard_normal
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.kernels.solve_triangular import solve_triangular
 from nlattn.linalg._magnitudes import scaled
-from nlattn.linalg._operators import Operator, adjoint, operator
+from nlattn.linalg._operators import LinearMap, Operator, adjoint, operator
 
 __all__ = ["TraceEstimate", "trace_estimate"]
+
+Method = Literal["xtrace", "hutch++", "hutchinson"]
+Test = Literal["sign", "gaussian"]
 
 
 class TraceEstimate(NamedTuple):
@@ -32,16 +37,17 @@ class TraceEstimate(NamedTuple):
     value: float
     standard_error: float
     products: int
-    kind: str = "estimate"
+    kind: Literal["estimate"] = "estimate"
 
 
+@on_numpy
 def trace_estimate(
-    a: Any,
+    a: Array | LinearMap,
     products: int,
     *,
-    method: str = "xtrace",
-    test: str | None = None,
-    rng: Any = None,
+    method: Method = "xtrace",
+    test: Test | None = None,
+    rng: RngLike = None,
     check_finite: bool = True,
 ) -> TraceEstimate:
     """The trace of a matrix that is known by its products.
@@ -63,9 +69,9 @@ def trace_estimate(
     Returns
     -------
     TraceEstimate
-        ``value``, ``standard_error``, ``products``, ``kind``. Of "xtrace" the terms are dependent, so that the standard
-        error is a rough one. With more than twice as many products as the rank of `a`, and 2 more, "xtrace" is exact
-        to rounding.
+        ``value``, ``standard_error``, ``products``, ``kind``. The terms of "xtrace" depend on each other, so that its
+        standard error is a rough one. With more than twice as many products as the rank of `a`, and 2 more, "xtrace"
+        is exact to rounding.
 
     Notes
     -----
@@ -81,20 +87,20 @@ def trace_estimate(
     n = op.shape[0]
     if n != op.shape[1]:
         raise ValueError(f"a must be square, got shape {op.shape}")
-    check_choice("method", method, ("xtrace", "hutch++", "hutchinson"))
+    check_choice("method", method, get_args(Method))
     if test is None:
         test = "gaussian" if method == "xtrace" else "sign"
-    check_choice("test", test, ("sign", "gaussian"))
+    check_choice("test", test, get_args(Test))
     least = {"xtrace": 2, "hutch++": 3, "hutchinson": 1}[method]
     products = check_integer("products", products, least=least)
     random = generator(rng)
     if n == 0:
         return TraceEstimate(0.0, 0.0, 0)
 
-    def draw(columns: int) -> Any:
+    def draw(columns: int) -> Array:
         if test == "gaussian":
             return standard_normal(random, (n, columns), op.like)
-        return moved(2.0 * random.integers(0, 2, (n, columns)) - 1.0, op.like, op.dtype)
+        return moved(random_signs(random, (n, columns)), op.like, op.dtype)
 
     if method == "hutchinson":
         found = _hutchinson(op, draw(products))
@@ -106,12 +112,14 @@ def trace_estimate(
     return found._replace(value=found.value * op.scale, standard_error=found.standard_error * op.scale)
 
 
-def _hutchinson(op: Operator, test: Any) -> TraceEstimate:
+def _hutchinson(op: Operator, test: Array) -> TraceEstimate:
+    """The mean of quadratic forms."""
     terms = op.xp.sum(test * (op @ test), axis=0)
     return _mean(terms, 0.0, test.shape[1])
 
 
-def _hutch_plus_plus(op: Operator, first: Any, second: Any) -> TraceEstimate:
+def _hutch_plus_plus(op: Operator, first: Array, second: Array) -> TraceEstimate:
+    """The trace on the range of the first images, and the mean of quadratic forms of what the others have beyond it."""
     xp = op.xp
     q, _ = xp.linalg.qr(op @ first, mode="reduced")
     exact = to_float(xp.sum(q * (op @ q)))
@@ -121,7 +129,7 @@ def _hutch_plus_plus(op: Operator, first: Any, second: Any) -> TraceEstimate:
     return _mean(terms, exact, 2 * first.shape[1] + second.shape[1])
 
 
-def _xtrace(op: Operator, test: Any, on_sphere: bool) -> TraceEstimate:
+def _xtrace(op: Operator, test: Array, on_sphere: bool) -> TraceEstimate:
     """Each test vector is used for an estimate against the range Q of the images of all others.
 
     To leave out image i is to take the direction s_i = R^-T e_i / |R^-T e_i| out of the range of Q. With
@@ -136,19 +144,19 @@ def _xtrace(op: Operator, test: Any, on_sphere: bool) -> TraceEstimate:
     u = w - s * c[None, :]
     rest = c * xp.sum(s * r, axis=0) - xp.sum(t * u, axis=0) + xp.sum(u * (h @ u), axis=0)
     if on_sphere:
-        # The direction of what is left is uniform and independent of its length, which need not fluctuate.
+        # The direction of what is left is uniform and independent of its length, so that a mean may replace it.
         length = xp.sum(test * test, axis=0) - xp.sum(u * u, axis=0)
         rest = xp.where(length > 0, rest * (n - count + 1) / xp.where(length > 0, length, xp.ones_like(length)), rest)
     terms = rest - xp.sum(s * (h @ s), axis=0)
     return _mean(terms, to_float(xp.sum(xp.linalg.diagonal(h))), 2 * count)
 
 
-def _left_out(r: Any) -> Any:
-    """The unit vectors s_i that are orthogonal to all columns of triangular r but the i-th."""
+def _left_out(r: Array) -> Array:
+    """The unit vectors s_i that are orthogonal to all columns of a triangular r except the i-th."""
     xp = array_namespace(r)
     r = scaled(r)[0]
     diagonal = xp.linalg.diagonal(r)
-    # An image in the span of the others leaves nothing out: any direction that is orthogonal to all does.
+    # For an image in the span of the others there is no such vector; any that is orthogonal to all images will do.
     least = float(xp.finfo(r.dtype).eps) * to_float(xp.max(xp.abs(diagonal))) or 1.0
     eye = xp.eye(r.shape[0], dtype=r.dtype, device=r.device)
     lift = xp.where(xp.abs(diagonal) < least, xp.full_like(diagonal, least), xp.zeros_like(diagonal))
@@ -156,7 +164,8 @@ def _left_out(r: Any) -> Any:
     return s / xp.linalg.vector_norm(s, axis=0)[None, :]
 
 
-def _mean(terms: Any, exact: float, products: int) -> TraceEstimate:
+def _mean(terms: Array, exact: float, products: int) -> TraceEstimate:
+    """An exact part and the mean of independent terms."""
     xp = array_namespace(terms)
     terms, _, scale = scaled(xp.astype(terms, xp.float64))
     count = terms.shape[0]

@@ -4,12 +4,13 @@ from nlattn.sketch._balancing import BalancedPair, balance_query_key
 from nlattn.sketch._base import Sketch
 from nlattn.sketch._factory import sketch_operator
 from nlattn.sketch._gaussian import gaussian_sketch
-from nlattn.sketch._hadamard import hadamard_transform, srht_sketch
+from nlattn.sketch._hadamard import hadamard_transform
 from nlattn.sketch._importance import FeatureCovariance, optimal_covariance, optimal_variance
 from nlattn.sketch._polynomial import PolynomialSketch
 from nlattn.sketch._positive import hyperbolic_log_features, positive_log_features
 from nlattn.sketch._projections import orthogonal_projection
 from nlattn.sketch._sparse import count_sketch, sparse_sign_sketch
+from nlattn.sketch._srht import srht_sketch
 from nlattn.sketch._stabilisation import StabilisedFeatures, stabilised_features
 from nlattn.sketch._tensor import TensorSketch
 from nlattn.sketch._trigonometric import trigonometric_features

@@ -1,11 +1,15 @@
 """Queries and keys with the same scores and smaller sums, for which random features have less variance."""
 
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from nlattn.arrays.arguments import check_choice
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.sketch._points import paired_points
 
 __all__ = ["BalancedPair", "balance_query_key"]
+
+Kind = Literal["full", "diagonal", "none"]
 
 
 class BalancedPair(NamedTuple):
@@ -21,14 +25,15 @@ class BalancedPair(NamedTuple):
         A log-weight of the keys; to be added to the logarithms of their features.
     """
 
-    query: Any
-    key: Any
-    row_shift: Any
-    log_weight: Any
+    query: Array
+    key: Array
+    row_shift: Array
+    log_weight: Array
 
 
+@on_numpy
 def balance_query_key(
-    query: Any, key: Any, *, kind: str = "full", centre: bool = True, check_finite: bool = True
+    query: Array, key: Array, *, kind: Kind = "full", centre: bool = True, check_finite: bool = True
 ) -> BalancedPair:
     """Change queries and keys such that scores stay and ||query_i + key_j||^2 is small on average.
 
@@ -37,7 +42,7 @@ def balance_query_key(
     query : array, shape (..., n, d)
         Multiplied by the scale of the attention already.
     key : array, shape (..., s, d)
-        Not empty, as the queries.
+        Neither these nor the queries may be empty.
     kind : {"full", "diagonal", "none"}, default "full"
         "full": queries are multiplied by T^T and keys by T^-1, T the best matrix. "diagonal": T is the best diagonal
         matrix. "none": T is 1.
@@ -72,11 +77,8 @@ def balance_query_key(
     >>> bool(mean(x, y) < 0.6 * mean(q, k))
     True
     """
-    xp, query, key = paired_points("query", query, "key", key, check_finite=check_finite)
-    check_choice("kind", kind, ("full", "diagonal", "none"))
-    for name, points in (("query", query), ("key", key)):
-        if 0 in points.shape[-2:]:
-            raise ValueError(f"{name} must hold at least one point, got shape {tuple(points.shape)}")
+    xp, query, key = paired_points("query", query, "key", key, check_finite=check_finite, allow_empty=False)
+    check_choice("kind", kind, get_args(Kind))
     x, y = query, key
     row_shift, log_weight = xp.zeros_like(x[..., 0]), xp.zeros_like(y[..., 0])
     if centre:
@@ -93,7 +95,7 @@ def balance_query_key(
     return BalancedPair(x, y, row_shift, log_weight)
 
 
-def _regularised(xp: Any, m: Any, n: Any) -> tuple[Any, Any]:
+def _regularised(xp: Namespace, m: Array, n: Array) -> tuple[Array, Array]:
     """Mean squares along axes, none of them 0; all of them 1 where both sets are 0."""
     least = xp.finfo(m.dtype).eps ** 0.5
     m_mean, n_mean = xp.mean(m, axis=-1, keepdims=True), xp.mean(n, axis=-1, keepdims=True)
@@ -103,7 +105,7 @@ def _regularised(xp: Any, m: Any, n: Any) -> tuple[Any, Any]:
     return m + xp.where(empty, one, m_floor), n + xp.where(empty, one, n_floor)
 
 
-def _balanced(xp: Any, x: Any, y: Any) -> tuple[Any, Any]:
+def _balanced(xp: Namespace, x: Array, y: Array) -> tuple[Array, Array]:
     """x @ T and y @ T^-T with T = M^(-1/2) U S^(1/2), where M^(1/2) N^(1/2) = U S V^T."""
     x_values, x_axes = xp.linalg.eigh(xp.matrix_transpose(x) @ x / x.shape[-2])
     y_values, y_axes = xp.linalg.eigh(xp.matrix_transpose(y) @ y / y.shape[-2])

@@ -1,16 +1,21 @@
-"""A random linear map as one object, whichever way it is drawn."""
+"""A random linear map as one object, however it is drawn."""
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Literal, SupportsIndex
 
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import check_integer, floating
+from nlattn.arrays.boundary import carrier, on_numpy
 from nlattn.arrays.random import moved
+from nlattn.arrays.typing import Array, Namespace
 
-__all__ = ["Sketch", "check_axis", "check_sizes", "complexly"]
+__all__ = ["Sketch", "SketchKind", "check_axis", "check_sizes", "complexly"]
+
+#: What `sketch_operator` makes.
+SketchKind = Literal["gaussian", "sparse_sign", "count", "balanced_count", "srht"]
 
 
 class Sketch(ABC):
@@ -19,7 +24,7 @@ class Sketch(ABC):
     Made by `gaussian_sketch`, `sparse_sign_sketch`, `count_sketch`, `srht_sketch` or `sketch_operator`. It holds its
     draws on the host, so that one object serves arrays of every library, dtype and device; equal seeds give equal
     maps. On one backend its results do not depend on NLATTN_NUM_THREADS, to the last bit; those of a Gaussian sketch
-    repeat as far as the library's matrix product does.
+    are as reproducible as the matrix product of the library.
 
     Attributes
     ----------
@@ -41,10 +46,11 @@ class Sketch(ABC):
     (2, 3)
     """
 
-    kind: str
+    kind: SketchKind
     shape: tuple[int, int]
 
-    def apply(self, A: Any, axis: int = 0, *, check_finite: bool = True) -> Any:
+    @on_numpy
+    def apply(self, A: Array, axis: int = 0, *, check_finite: bool = True) -> Array:
         """Sketch one axis of an array.
 
         Parameters
@@ -82,11 +88,11 @@ class Sketch(ABC):
             y = complexly(xp, lambda part: self._last(xp, part), x, axis=0)
         return xp.reshape(y, (*before, m, *after))
 
-    def __matmul__(self, A: Any) -> Any:
+    def __matmul__(self, A: Array) -> Array:
         """``S @ A`` sketches a vector, or a matrix (or each of several) from the left."""
         return self.apply(A, axis=0 if getattr(A, "ndim", 1) == 1 else -2)
 
-    #: Keeps NumPy from taking a sketch on the right of an operator for an array of objects.
+    #: Makes NumPy refuse ``array @ sketch`` instead of treating the sketch as an array of objects.
     __array_ufunc__ = None
 
     @property
@@ -94,7 +100,8 @@ class Sketch(ABC):
         """The transpose."""
         return _Transpose(self)
 
-    def matrix(self, like: Any) -> Any:
+    @on_numpy
+    def matrix(self, like: Array) -> Array:
         """The map as a dense array, shape (m, n), in the library, dtype and device of `like`.
 
         Integers and narrow floats count as in `apply`.
@@ -106,22 +113,23 @@ class Sketch(ABC):
         return f"Sketch({self.kind!r}, shape={self.shape})"
 
     @abstractmethod
-    def _dense(self) -> Any:
+    def _dense(self) -> Array:
         """The matrix on the host, in float64."""
 
-    def _forward(self, xp: Any, x: Any) -> Any:
+    def _forward(self, xp: Namespace, x: Array) -> Array:
         """S applied to the middle axis of real x (b, n, c), not empty."""
         return moved(self._dense(), x, x.dtype) @ x
 
-    def _backward(self, xp: Any, y: Any) -> Any:
+    def _backward(self, xp: Namespace, y: Array) -> Array:
         """S^T applied to the middle axis of real y (b, m, c), not empty."""
         return xp.matrix_transpose(moved(self._dense(), y, y.dtype)) @ y
 
-    def _last(self, xp: Any, x: Any) -> Any:
+    def _last(self, xp: Namespace, x: Array) -> Array:
         """S applied to the last axis of real x (b, n), not empty: by default as to one matrix of b columns."""
         return xp.matrix_transpose(self._forward(xp, xp.matrix_transpose(x)[None, ...])[0, ...])
 
 
+@carrier()
 class _Transpose(Sketch):
     """S^T, which shares the draws of S."""
 
@@ -137,22 +145,22 @@ class _Transpose(Sketch):
     def __repr__(self) -> str:
         return f"{self._of!r}.T"
 
-    def _dense(self) -> Any:
+    def _dense(self) -> Array:
         return self._of._dense().T
 
-    def _forward(self, xp: Any, x: Any) -> Any:
+    def _forward(self, xp: Namespace, x: Array) -> Array:
         return self._of._backward(xp, x)
 
-    def _backward(self, xp: Any, y: Any) -> Any:
+    def _backward(self, xp: Namespace, y: Array) -> Array:
         return self._of._forward(xp, y)
 
 
-def check_sizes(m: Any, n: Any) -> tuple[int, int]:
+def check_sizes(m: SupportsIndex, n: SupportsIndex) -> tuple[int, int]:
     """The two sizes of a sketch; n may be 0."""
     return check_integer("m", m), check_integer("n", n, least=0)
 
 
-def complexly(xp: Any, real_map: Callable[[Any], Any], x: Any, axis: int) -> Any:
+def complexly(xp: Namespace, real_map: Callable[[Array], Array], x: Array, axis: int) -> Array:
     """A real linear map of a real or complex array; real and imaginary part go through it side by side along `axis`."""
     if not xp.isdtype(x.dtype, "complex floating"):
         return real_map(x)
@@ -162,8 +170,8 @@ def complexly(xp: Any, real_map: Callable[[Any], Any], x: Any, axis: int) -> Any
     return real + 1j * imag
 
 
-def check_axis(axis: Any, ndim: int) -> int:
+def check_axis(axis: SupportsIndex, ndim: int) -> int:
     """An axis of A, counted from the front."""
     if ndim == 0:
         raise ValueError("A must have at least one axis, got a number")
-    return int(check_integer("axis", axis, least=-ndim, most=ndim - 1, why="the last axis of A") % ndim)
+    return check_integer("axis", axis, least=-ndim, most=ndim - 1, why="the last axis of A") % ndim

@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from nlattn.arrays.arguments import check_choice
-from nlattn.sketch._base import Sketch
+from nlattn.arrays.typing import RngLike
+from nlattn.sketch._base import Sketch, SketchKind
 from nlattn.sketch._gaussian import gaussian_sketch
-from nlattn.sketch._hadamard import srht_sketch
 from nlattn.sketch._sparse import count_sketch, sparse_sign_sketch
+from nlattn.sketch._srht import srht_sketch
 
-__all__ = ["SKETCHES", "sketch_operator"]
+__all__ = ["SKETCHES", "SketchKind", "sketch_operator"]
 
 #: Kind -> what draws it.
-SKETCHES: dict[str, Callable[..., Sketch]] = {
+SKETCHES: dict[SketchKind, Callable[..., Sketch]] = {
     "gaussian": gaussian_sketch,
     "sparse_sign": sparse_sign_sketch,
     "count": count_sketch,
@@ -22,7 +23,7 @@ SKETCHES: dict[str, Callable[..., Sketch]] = {
 }
 
 
-def sketch_operator(kind: str, m: int, n: int, *, rng: Any = None, **options: Any) -> Sketch:
+def sketch_operator(kind: SketchKind, m: int, n: int, *, rng: RngLike = None, **options: Any) -> Sketch:
     """A random linear map of the named kind.
 
     Parameters
@@ -32,7 +33,7 @@ def sketch_operator(kind: str, m: int, n: int, *, rng: Any = None, **options: An
         Rows and columns.
     rng : None, int, SeedSequence or Generator, default None
     **options
-        Those of the kind: `nonzeros` for "sparse_sign".
+        What the kind takes: `nonzeros` for "sparse_sign".
 
     Returns
     -------
@@ -44,4 +45,4 @@ def sketch_operator(kind: str, m: int, n: int, *, rng: Any = None, **options: An
     >>> nlattn.sketch.sketch_operator("sparse_sign", 32, 1000, nonzeros=4, rng=0)
     Sketch('sparse_sign', shape=(32, 1000))
     """
-    return SKETCHES[check_choice("kind", kind, tuple(SKETCHES))](m, n, rng=rng, **options)
+    return SKETCHES[check_choice("kind", kind, get_args(SketchKind))](m, n, rng=rng, **options)

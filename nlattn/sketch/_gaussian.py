@@ -1,16 +1,16 @@
 """The Gaussian sketch."""
 
-from typing import Any
-
 import numpy as np
 
+from nlattn.arrays.boundary import carrier
 from nlattn.arrays.random import generator, moved
+from nlattn.arrays.typing import Array, Namespace, RngLike
 from nlattn.sketch._base import Sketch, check_sizes
 
 __all__ = ["gaussian_sketch"]
 
 
-def gaussian_sketch(m: int, n: int, *, rng: Any = None) -> Sketch:
+def gaussian_sketch(m: int, n: int, *, rng: RngLike = None) -> Sketch:
     """A matrix of independent N(0, 1/m) entries.
 
     Parameters
@@ -42,15 +42,18 @@ def gaussian_sketch(m: int, n: int, *, rng: Any = None) -> Sketch:
     return _Gaussian(generator(rng).standard_normal((m, n)) / np.sqrt(m))
 
 
+@carrier()
 class _Gaussian(Sketch):
+    """A sketch that holds its whole matrix."""
+
     kind = "gaussian"
 
-    def __init__(self, draws: Any) -> None:
+    def __init__(self, draws: Array) -> None:
         self._draws = draws
-        self.shape = draws.shape
+        self.shape = (draws.shape[0], draws.shape[1])
 
-    def _dense(self) -> Any:
+    def _dense(self) -> Array:
         return self._draws
 
-    def _last(self, xp: Any, x: Any) -> Any:
+    def _last(self, xp: Namespace, x: Array) -> Array:
         return x @ xp.matrix_transpose(moved(self._draws, x, x.dtype))

@@ -1,57 +1,25 @@
-"""The Walsh-Hadamard transform, and the subsampled randomized one."""
+"""The Walsh-Hadamard transform."""
 
 import math
-from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import floating
-from nlattn.arrays.random import generator, moved
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.typing import Array
 from nlattn.kernels.fwht import fwht
-from nlattn.sketch._base import Sketch, check_axis, check_sizes, complexly
+from nlattn.sketch._base import check_axis, complexly
 
-__all__ = ["hadamard_transform", "srht_sketch"]
-
-
-def srht_sketch(m: int, n: int, *, rng: Any = None) -> Sketch:
-    """Rows of a Walsh-Hadamard matrix, drawn without replacement, times random signs.
-
-    Parameters
-    ----------
-    m : int
-        Rows, from 1 to N, the least power of two that is at least n.
-    n : int
-        Columns: the length that is sketched, padded with zeros to N.
-    rng : None, int, SeedSequence or Generator, default None
-
-    Returns
-    -------
-    Sketch
-        m^(-1/2) P H D. Applying it to n x c costs N log2(N) c additions.
-
-    Notes
-    -----
-    Source: Tropp, arXiv 1011.1595. m = N gives an isometry.
-    Bounds: ``srht_embedding``, ``srht_variance``, ``sketched_product``.
-
-    Examples
-    --------
-    >>> import numpy as np, nlattn.sketch
-    >>> S = nlattn.sketch.srht_sketch(8, 8, rng=0).matrix(np.zeros(1))
-    >>> np.allclose(S.T @ S, np.eye(8))
-    True
-    """
-    m, n = check_sizes(m, n)
-    padded = 1 << max(n - 1, 0).bit_length()
-    if m > padded:
-        raise ValueError(f"m must be at most {padded}, the least power of two that is at least n = {n}, got {m}")
-    rng = generator(rng)
-    signs = (2.0 * rng.integers(0, 2, n) - 1.0) / np.sqrt(m)
-    return _SRHT(padded, rng.choice(padded, m, replace=False), signs)
+__all__ = ["hadamard_transform", "padded_length"]
 
 
-def hadamard_transform(A: Any, axis: int = -1, *, check_finite: bool = True) -> Any:
+def padded_length(n: int) -> int:
+    """The least power of two that is at least n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+@on_numpy
+def hadamard_transform(A: Array, axis: int = -1, *, check_finite: bool = True) -> Array:
     """The Walsh-Hadamard transform along an axis, in natural (Sylvester) order, not scaled.
 
     Parameters
@@ -85,40 +53,3 @@ def hadamard_transform(A: Any, axis: int = -1, *, check_finite: bool = True) -> 
         return xp.zeros_like(A)
     x = xp.reshape(A, (math.prod(A.shape[:axis]), n, math.prod(A.shape[axis + 1 :])))
     return xp.reshape(complexly(xp, lambda part: fwht(part, axis=1), x, axis=0), A.shape)
-
-
-class _SRHT(Sketch):
-    kind = "srht"
-
-    def __init__(self, padded: int, rows: Any, signs: Any) -> None:
-        self.shape = (rows.size, signs.size)
-        self._padded = padded
-        self._rows = rows
-        self._signs = signs
-
-    def _dense(self) -> Any:
-        odd = np.bitwise_count(self._rows[:, None] & np.arange(self.shape[1])) & 1
-        return (1.0 - 2.0 * odd) * self._signs
-
-    def _forward(self, xp: Any, x: Any) -> Any:
-        return self._transformed(xp, x * moved(self._signs, x, x.dtype)[:, None])
-
-    def _last(self, xp: Any, x: Any) -> Any:
-        return self._transformed(xp, x * moved(self._signs, x, x.dtype))
-
-    def _transformed(self, xp: Any, x: Any) -> Any:
-        """Axis 1 padded, transformed and sampled."""
-        missing = self._padded - x.shape[1]
-        if missing:
-            shape = (x.shape[0], missing, *x.shape[2:])
-            x = xp.concat([x, xp.zeros(shape, dtype=x.dtype, device=x.device)], axis=1)
-        return xp.take(fwht(x, axis=1), moved(self._rows, x), axis=1)
-
-    def _backward(self, xp: Any, y: Any) -> Any:
-        m, n = self.shape
-        # Where no row of y belongs, a row of zeros behind its last is taken.
-        place = np.full(self._padded, m)
-        place[self._rows] = np.arange(m)
-        y = xp.concat([y, xp.zeros_like(y[:, :1, :])], axis=1)
-        x = fwht(xp.take(y, moved(place, y), axis=1), axis=1)[:, :n, :]
-        return x * moved(self._signs, y, y.dtype)[:, None]

@@ -1,7 +1,9 @@
 """From which normal distribution to draw the directions of positive features."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.sketch._points import paired_points
 
 __all__ = ["FeatureCovariance", "optimal_covariance", "optimal_variance"]
@@ -19,11 +21,12 @@ class FeatureCovariance(NamedTuple):
         of x and y.
     """
 
-    variance: Any
-    basis: Any
+    variance: Array
+    basis: Array
 
 
-def optimal_variance(x: Any, y: Any, *, check_finite: bool = True) -> Any:
+@on_numpy
+def optimal_variance(x: Array, y: Array, *, check_finite: bool = True) -> Array:
     """The variance of directions that suits two sets of points on average.
 
     Parameters
@@ -52,14 +55,14 @@ def optimal_variance(x: Any, y: Any, *, check_finite: bool = True) -> Any:
     >>> nlattn.sketch.optimal_variance(x, -x), nlattn.sketch.optimal_variance(x, x).round(3)
     (array([1.]), array([3.351]))
     """
-    xp, x, y = paired_points("x", x, "y", y, check_finite=check_finite)
-    d = _not_empty(x, y)
+    xp, x, y = paired_points("x", x, "y", y, check_finite=check_finite, allow_empty=False)
     squares = xp.mean(xp.sum(x * x, axis=-1), axis=-1) + xp.mean(xp.sum(y * y, axis=-1), axis=-1)
     mean = squares + 2 * xp.sum(xp.mean(x, axis=-2) * xp.mean(y, axis=-2), axis=-1)
-    return _best(xp, mean[..., None] / d)
+    return _best(xp, mean[..., None] / x.shape[-1])
 
 
-def optimal_covariance(x: Any, y: Any, *, check_finite: bool = True) -> FeatureCovariance:
+@on_numpy
+def optimal_covariance(x: Array, y: Array, *, check_finite: bool = True) -> FeatureCovariance:
     """The covariance of directions that suits two sets of points on average.
 
     Parameters
@@ -90,8 +93,7 @@ def optimal_covariance(x: Any, y: Any, *, check_finite: bool = True) -> FeatureC
     >>> nlattn.sketch.positive_log_features(x @ basis, W, variance=variance).shape
     (50, 64)
     """
-    xp, x, y = paired_points("x", x, "y", y, check_finite=check_finite)
-    _not_empty(x, y)
+    xp, x, y = paired_points("x", x, "y", y, check_finite=check_finite, allow_empty=False)
     x_mean, y_mean = xp.mean(x, axis=-2), xp.mean(y, axis=-2)
     cross = x_mean[..., :, None] * y_mean[..., None, :]
     moment = _second_moment(xp, x) + _second_moment(xp, y) + cross + xp.matrix_transpose(cross)
@@ -100,18 +102,11 @@ def optimal_covariance(x: Any, y: Any, *, check_finite: bool = True) -> FeatureC
     return FeatureCovariance(_best(xp, values), xp.flip(vectors, axis=-1))
 
 
-def _best(xp: Any, mean: Any) -> Any:
-    """(1 + 1/r) / 2 for d = 1 and the mean square `mean` along an axis, without a division by it."""
+def _best(xp: Namespace, mean: Array) -> Array:
+    """The best variance (1 + 1/r) / 2 along an axis of mean square `mean`, in a form that does not divide by it."""
     half = 2 * mean + 1
     return (1 + (half + xp.sqrt(half * half + 8 * mean)) / 2) / 2
 
 
-def _second_moment(xp: Any, x: Any) -> Any:
+def _second_moment(xp: Namespace, x: Array) -> Array:
     return xp.matrix_transpose(x) @ x / x.shape[-2]
-
-
-def _not_empty(x: Any, y: Any) -> int:
-    for name, points in (("x", x), ("y", y)):
-        if 0 in points.shape[-2:]:
-            raise ValueError(f"{name} must hold at least one point, got shape {tuple(points.shape)}")
-    return int(x.shape[-1])

@@ -1,23 +1,27 @@
 """The recursive polynomial sketch."""
 
 import math
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number
-from nlattn.arrays.random import generator, moved
+from nlattn.arrays.boundary import carrier, on_numpy
+from nlattn.arrays.random import generator, moved, random_signs
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.sketch._convolution import Convolution
 from nlattn.sketch._gaussian import gaussian_sketch
-from nlattn.sketch._hadamard import srht_sketch
-from nlattn.sketch._rowwise import on_rows, symmetric_square
+from nlattn.sketch._hadamard import padded_length
+from nlattn.sketch._rowwise import input_scale, on_rows, symmetric_square
+from nlattn.sketch._srht import srht_sketch
 
 __all__ = ["PolynomialSketch"]
 
-KINDS = ("gaussian", "srht", "tensor_sketch")
+Kind = Literal["gaussian", "srht", "tensor_sketch"]
 
 
+@carrier()
 class PolynomialSketch:
     """Random features of (gamma x.y + coef0)^degree by a binary tree of sketches of degree 2.
 
@@ -74,33 +78,34 @@ class PolynomialSketch:
         r: int,
         degree: int,
         *,
-        kind: str = "gaussian",
+        kind: Kind = "gaussian",
         nonnegative: bool = False,
         gamma: float = 1.0,
         coef0: float = 0.0,
-        rng: Any = None,
+        rng: RngLike = None,
     ) -> None:
         self.d = check_integer("d", d)
         self.r = check_integer("r", r)
         self.degree = check_integer("degree", degree)
-        self.kind = check_choice("kind", kind, KINDS)
+        self.kind = check_choice("kind", kind, get_args(Kind))
         self.nonnegative = bool(nonnegative)
         self.gamma = check_number("gamma", gamma, above=0)
         self.coef0 = check_number("coef0", coef0, least=0)
         if self.nonnegative and self.degree % 2:
             raise ValueError(f"degree must be even for nonnegative=True, got {self.degree}")
-        self._scale = np.sqrt([self.gamma] * self.d + [self.coef0] * (self.coef0 > 0))
-        if kind == "srht" and self.r > 1 << (self._scale.size - 1).bit_length():
+        self._scale = input_scale(self.d, self.gamma, self.coef0)
+        if kind == "srht" and self.r > padded_length(self._scale.size):
             raise ValueError(
-                f"r must be at most {1 << (self._scale.size - 1).bit_length()}, the length of the inputs rounded up to "
-                f"a power of two, for kind 'srht', got {self.r}; use another kind"
+                f"r must be at most {padded_length(self._scale.size)}, the length of the inputs rounded up to a power "
+                f"of two, for kind 'srht', got {self.r}; use another kind"
             )
         half = self.degree // 2 if self.nonnegative else self.degree
         self._tree = _Node(half, self._scale.size, self.r, self.kind, generator(rng))
         self._size = self._scale.size if half == 1 else self.r
         self.m = self._size * (self._size + 1) // 2 if self.nonnegative else self._size
 
-    def apply(self, x: Any, *, check_finite: bool = True) -> Any:
+    @on_numpy
+    def apply(self, x: Array, *, check_finite: bool = True) -> Array:
         """The features of each vector.
 
         Parameters
@@ -116,7 +121,8 @@ class PolynomialSketch:
         """
         return self._apply(x, self.m, self.nonnegative, check_finite)
 
-    def half(self, x: Any, *, check_finite: bool = True) -> Any:
+    @on_numpy
+    def half(self, x: Array, *, check_finite: bool = True) -> Array:
         """Few features in place of many: for `nonnegative`, those whose inner products are to be squared.
 
         Parameters
@@ -127,15 +133,15 @@ class PolynomialSketch:
         Returns
         -------
         array, shape (..., r)
-            Or as many as the inputs are long, for degree 2. Their squared inner products, never negative, are the
-            inner products of `apply` to rounding.
+            For degree 2 as many as the inputs are long. Their squared inner products, never negative, are the inner
+            products of `apply` to rounding.
         """
         if not self.nonnegative:
             raise ValueError("half needs a sketch made with nonnegative=True; use apply")
         return self._apply(x, self._size, False, check_finite)
 
-    def _apply(self, x: Any, m: int, square: bool, check_finite: bool) -> Any:
-        def compute(rows: Any) -> Any:
+    def _apply(self, x: Array, m: int, square: bool, check_finite: bool) -> Array:
+        def compute(rows: Array) -> Array:
             xp = array_namespace(rows)
             y = self._tree(rows * moved(self._scale, rows, rows.dtype))
             return symmetric_square(xp, y) if square else y
@@ -150,9 +156,9 @@ class PolynomialSketch:
 
 
 class _Node:
-    """x (N, d) -> a sketch of its tensor power, joined from sketches of its halves; degree 1 is x itself."""
+    """x (N, d) -> a sketch of its tensor power, joined from two of half the degree; x itself for degree 1."""
 
-    def __init__(self, degree: int, d: int, r: int, kind: str, rng: np.random.Generator) -> None:
+    def __init__(self, degree: int, d: int, r: int, kind: Kind, rng: np.random.Generator) -> None:
         self.degree = degree
         self.r = r
         if degree == 1:
@@ -160,16 +166,16 @@ class _Node:
         halves = degree - degree // 2, degree // 2
         self.left, self.right = (_Node(half, d, r, kind, rng) for half in halves)
         sizes = [d if half == 1 else r for half in halves]
-        self.convolution: Any = None
+        self.convolution: Convolution | None = None
         if kind == "tensor_sketch":
             rows = [rng.integers(0, r, size) for size in sizes]
-            signs = [2.0 * rng.integers(0, 2, size) - 1.0 for size in sizes]
+            signs = [random_signs(rng, size) for size in sizes]
             self.convolution = Convolution(r, rows, signs)
         else:
             draw = gaussian_sketch if kind == "gaussian" else srht_sketch
             self.first, self.second = (draw(r, size, rng=rng) for size in sizes)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Array) -> Array:
         if self.degree == 1:
             return x
         u, w = self.left(x), self.right(x)

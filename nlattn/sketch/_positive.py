@@ -1,19 +1,23 @@
 """Positive random features of the softmax kernel exp(x.y), as logarithms."""
 
 import math
-from typing import Any
 
 import array_api_compat
 
 from nlattn.arrays.arguments import check_number
+from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import concrete_or
-from nlattn.arrays.namespaces import namespace
+from nlattn.arrays.namespaces import is_array, namespace
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.sketch._points import projected_points
 
 __all__ = ["hyperbolic_log_features", "positive_log_features"]
 
 
-def positive_log_features(x: Any, projection: Any, *, variance: Any = 1.0, check_finite: bool = True) -> Any:
+@on_numpy
+def positive_log_features(
+    x: Array, projection: Array, *, variance: float | Array = 1.0, check_finite: bool = True
+) -> Array:
     """Logarithms of positive random features of exp(x.y).
 
     Parameters
@@ -56,7 +60,10 @@ def positive_log_features(x: Any, projection: Any, *, variance: Any = 1.0, check
     return angles + rest
 
 
-def hyperbolic_log_features(x: Any, projection: Any, *, variance: Any = 1.0, check_finite: bool = True) -> Any:
+@on_numpy
+def hyperbolic_log_features(
+    x: Array, projection: Array, *, variance: float | Array = 1.0, check_finite: bool = True
+) -> Array:
     """Logarithms of positive features of exp(x.y) for each direction and its opposite.
 
     Parameters
@@ -65,12 +72,12 @@ def hyperbolic_log_features(x: Any, projection: Any, *, variance: Any = 1.0, che
     projection : array, shape (..., m, d)
     variance : float, or array, shape (..., d) or (..., 1), default 1
     check_finite : bool, default True
-        All as in `positive_log_features`.
+        These are as in `positive_log_features`.
 
     Returns
     -------
     array, shape (..., n, 2 m)
-        Those of w, then those of -w; each less log(2) / 2.
+        First the features of w, then those of -w, each less log(2) / 2.
 
     Notes
     -----
@@ -91,17 +98,19 @@ def hyperbolic_log_features(x: Any, projection: Any, *, variance: Any = 1.0, che
     return xp.concat([rest + angles, rest - angles], axis=-1) - math.log(2.0) / 2
 
 
-def _parts(x: Any, projection: Any, variance: Any, check_finite: bool) -> tuple[Any, Any]:
-    """What is odd in w, and what is even."""
+def _parts(x: Array, projection: Array, variance: float | Array, check_finite: bool) -> tuple[Array, Array]:
+    """The part of the logarithms that changes its sign with w, and the part that does not."""
     xp, x, projection = projected_points(x, projection, check_finite=check_finite)
     m, d = projection.shape[-2:]
     rest = -xp.sum(x * x, axis=-1, keepdims=True) / 2 - math.log(m) / 2
-    if not array_api_compat.is_array_api_obj(variance):
-        variance = check_number("variance", variance, above=0.5)
-        if variance == 1.0:
+    if is_array(variance):
+        given = variance
+    else:
+        number = check_number("variance", variance, above=0.5)
+        if number == 1.0:
             return x @ xp.matrix_transpose(projection), rest
-        variance = xp.full((1,), variance, dtype=x.dtype, device=x.device)
-    variance = _axes(xp, variance, x, d)
+        given = xp.full((1,), number, dtype=x.dtype, device=x.device)
+    variance = _axes(xp, given, x, d)
     log_ratio = xp.sum(xp.log(variance), axis=-1)[..., None]
     # The exponent of the ratio of densities, halved: w is standard normal, w' = w variance^(1/2).
     tilt = xp.sum((1 - variance)[..., None, :] * projection * projection, axis=-1)
@@ -110,7 +119,7 @@ def _parts(x: Any, projection: Any, variance: Any, check_finite: bool) -> tuple[
     return x @ xp.matrix_transpose(stretched), rest + weight[..., None, :]
 
 
-def _axes(xp: Any, variance: Any, x: Any, d: int) -> Any:
+def _axes(xp: Namespace, variance: Array, x: Array, d: int) -> Array:
     """The variances as an array (..., d) in the dtype of x."""
     namespace(x=x, variance=variance)
     if variance.ndim < 1 or variance.shape[-1] not in (1, d):

@@ -1,27 +1,33 @@
 """Random directions for features and hash functions."""
 
 import math
-from typing import Any
+from typing import Literal, get_args
 
 import numpy as np
 
 from nlattn.arrays.arguments import check_choice, check_integer, floating
-from nlattn.arrays.random import generator, moved
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.random import generator, moved, random_signs
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.kernels.fwht import fwht
 
 __all__ = ["orthogonal_projection"]
 
+Kind = Literal["haar", "hd", "iid"]
+Lengths = Literal["chi", "sqrt"]
 
+
+@on_numpy
 def orthogonal_projection(
     features: int,
     dimension: int,
     *,
-    kind: str = "haar",
-    lengths: str = "chi",
+    kind: Kind = "haar",
+    lengths: Lengths = "chi",
     batch: tuple[int, ...] = (),
-    rng: Any = None,
-    like: Any = None,
-) -> Any:
+    rng: RngLike = None,
+    like: Array | None = None,
+) -> Array:
     """Random directions, orthogonal to each other within blocks of `dimension`.
 
     Parameters
@@ -64,42 +70,43 @@ def orthogonal_projection(
     (True, True)
     """
     m, d = check_integer("features", features), check_integer("dimension", dimension)
-    check_choice("kind", kind, ("haar", "hd", "iid"))
-    check_choice("lengths", lengths, ("chi", "sqrt"))
+    check_choice("kind", kind, get_args(Kind))
+    check_choice("lengths", lengths, get_args(Lengths))
     batch = tuple(check_integer("batch", size, least=0) for size in batch)
     if kind == "hd" and d & (d - 1):
         raise ValueError(
             f"dimension must be a power of two for kind 'hd', got {d}; pad the vectors with zeros, or use 'haar'"
         )
-    rng = generator(rng)
+    random = generator(rng)
     blocks = -(-m // d)
     if kind == "hd":
-        rows = _hadamard(rng, (*batch, blocks, d))
+        rows = _hadamard(random, (*batch, blocks, d))
     elif kind == "haar":
-        rows = _haar(rng, (*batch, blocks, d, d))
+        rows = _haar(random, (*batch, blocks, d, d))
     else:
-        rows = rng.standard_normal((*batch, m, d))
-    rows = rows.reshape(*batch, -1, d)[..., :m, :]
+        rows = random.standard_normal((*batch, m, d))
+    rows = np.reshape(rows, (*batch, -1, d))[..., :m, :]
     if kind == "iid" and lengths == "sqrt":
         rows = rows * (math.sqrt(d) / np.linalg.norm(rows, axis=-1, keepdims=True))
     elif kind != "iid":
-        scale = math.sqrt(d) if lengths == "sqrt" else np.sqrt(rng.chisquare(d, (*batch, m, 1)))
+        scale = math.sqrt(d) if lengths == "sqrt" else np.sqrt(random.chisquare(d, (*batch, m, 1)))
         rows = scale * rows
     if like is None:
         return np.ascontiguousarray(rows)
     return moved(rows, like, floating("like", like, check_finite=False).dtype)
 
 
-def _haar(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _haar(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Orthogonal matrices, uniformly distributed."""
     q, r = np.linalg.qr(rng.standard_normal(shape))
     signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
     return q * signs[..., None, :]
 
 
-def _hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+def _hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """H D3 H D2 H D1 with orthonormal H, scaled at the end: until then the entries are integers, and exact."""
     d = shape[-1]
-    signs = 2.0 * rng.integers(0, 2, (3, *shape, 1)) - 1.0
+    signs = random_signs(rng, (3, *shape, 1))
     rows = np.broadcast_to(np.eye(d), (*shape, d))
     for diagonal in signs:
         rows = fwht(diagonal * rows, axis=-2)

@@ -2,20 +2,25 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
 from nlattn.arrays.arguments import floating
 from nlattn.arrays.host import all_finite
+from nlattn.arrays.typing import Array, Namespace
 
-__all__ = ["on_rows", "symmetric_square"]
+__all__ = ["input_scale", "on_rows", "symmetric_square"]
+
+
+def input_scale(d: int, gamma: float, coef0: float) -> Array:
+    """What the coordinates of a vector are multiplied by, and the 1 behind them where coef0 is not 0: on the host."""
+    return np.sqrt([gamma] * d + [coef0] * (coef0 > 0))
 
 
 def on_rows(
-    x: Any, d: int, m: int, compute: Callable[[Any], Any], *, constant: bool = False, check_finite: bool = True
-) -> Any:
+    x: Array, d: int, m: int, compute: Callable[[Array], Array], *, constant: bool = False, check_finite: bool = True
+) -> Array:
     """`compute`, from matrices (N, d) to (N, m), on the vectors of (..., d); `constant` puts a 1 behind each."""
     x = floating("x", x, check_finite=check_finite)
     xp = array_namespace(x)
@@ -34,7 +39,7 @@ def on_rows(
     return xp.reshape(out, (*lead, m))
 
 
-def symmetric_square(xp: Any, x: Any) -> Any:
+def symmetric_square(xp: Namespace, x: Array) -> Array:
     """(N, r) -> (N, r (r + 1) / 2) with squared inner products: the squares, then sqrt(2) times the products."""
     twice = x * math.sqrt(2)
     products = [twice[:, i : i + 1] * x[:, i + 1 :] for i in range(x.shape[1] - 1)]

@@ -1,24 +1,26 @@
 """Sketches with few nonzeros in a column: CountSketch, plain and balanced, and the sparse sign embedding."""
 
-from typing import Any
-
 import numpy as np
 
 from nlattn.arrays.arguments import check_integer
-from nlattn.arrays.random import generator, moved
+from nlattn.arrays.boundary import carrier
+from nlattn.arrays.random import generator, moved, random_signs
+from nlattn.arrays.typing import Array, Namespace, RngLike
 from nlattn.dispatch import backend_name
 from nlattn.kernels.segment_sum import segment_sum
-from nlattn.sketch._base import Sketch, check_sizes
+from nlattn.sketch._base import Sketch, SketchKind, check_sizes
 
 __all__ = ["Sparse", "count_sketch", "sparse_sign_sketch"]
 
-# On the generic backend a dense product beats gathering up to DENSE rows for each nonzero of a column (measured on
-# PyTorch, CPU), and may take LARGEST numbers of memory.
+# On the generic backend, rows for each nonzero of a column up to which a dense product was faster than gathering
+# (PyTorch, CPU).
 DENSE = 256
+
+# Numbers that the dense matrix may hold: 128 MiB in float64.
 LARGEST = 1 << 24
 
 
-def count_sketch(m: int, n: int, *, balanced: bool = False, rng: Any = None) -> Sketch:
+def count_sketch(m: int, n: int, *, balanced: bool = False, rng: RngLike = None) -> Sketch:
     """One random sign in a random row of each column.
 
     Parameters
@@ -28,7 +30,7 @@ def count_sketch(m: int, n: int, *, balanced: bool = False, rng: Any = None) -> 
     n : int
         Columns: the length that is sketched.
     balanced : bool, default False
-        Deal the columns out to the rows as cards, in random order, instead of letting each choose: no row gets more
+        Deal the columns out to the rows like cards, in random order, instead of letting each choose: no row gets more
         than ceil(n / m) columns, and the variance is smaller by the factor (N - m) / (N - 1), N = m ceil(n / m).
     rng : None, int, SeedSequence or Generator, default None
 
@@ -58,10 +60,10 @@ def count_sketch(m: int, n: int, *, balanced: bool = False, rng: Any = None) -> 
         rows = rng.permutation(m * -(-n // m))[:n] % m
     else:
         rows = rng.integers(0, m, n)
-    return Sparse("balanced_count" if balanced else "count", m, rows[:, None], _signs(rng, (n, 1)))
+    return Sparse("balanced_count" if balanced else "count", m, rows[:, None], random_signs(rng, (n, 1)))
 
 
-def sparse_sign_sketch(m: int, n: int, nonzeros: int | None = None, *, rng: Any = None) -> Sketch:
+def sparse_sign_sketch(m: int, n: int, nonzeros: int | None = None, *, rng: RngLike = None) -> Sketch:
     """Random signs, scaled by nonzeros^(-1/2), in `nonzeros` distinct random rows of each column.
 
     Parameters
@@ -103,47 +105,44 @@ def sparse_sign_sketch(m: int, n: int, nonzeros: int | None = None, *, rng: Any 
         last = m - nonzeros + k
         row = rng.integers(0, last + 1, n)
         rows[:, k] = np.where(np.any(rows[:, :k] == row[:, None], axis=1), last, row)
-    return Sparse("sparse_sign", m, rows, _signs(rng, (n, nonzeros)) / np.sqrt(nonzeros))
+    return Sparse("sparse_sign", m, rows, random_signs(rng, (n, nonzeros)) / np.sqrt(nonzeros))
 
 
-def _signs(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
-    return 2.0 * rng.integers(0, 2, shape) - 1.0
-
-
+@carrier()
 class Sparse(Sketch):
     """Column i holds weights[i, k] in row rows[i, k], the rows of a column distinct."""
 
-    def __init__(self, kind: str, m: int, rows: Any, weights: Any) -> None:
+    def __init__(self, kind: SketchKind, m: int, rows: Array, weights: Array) -> None:
         self.kind = kind
         self.shape = (m, rows.shape[0])
         self._rows = rows
         self._weights = weights
 
-    def _dense(self) -> Any:
+    def _dense(self) -> Array:
         dense = np.zeros(self.shape)
         dense[self._rows, np.arange(self.shape[1])[:, None]] = self._weights
         return dense
 
-    def _forward(self, xp: Any, x: Any) -> Any:
+    def _forward(self, xp: Namespace, x: Array) -> Array:
         if self._dense_is_faster(x):
             return super()._forward(xp, x)
         return segment_sum(x, moved(self._rows, x), self.shape[0], moved(self._weights, x, x.dtype))
 
-    def _last(self, xp: Any, x: Any) -> Any:
+    def _last(self, xp: Namespace, x: Array) -> Array:
         if self._dense_is_faster(x):
             return x @ xp.matrix_transpose(moved(self._dense(), x, x.dtype))
         return super()._last(xp, x) if _generic(x) else self._forward(xp, x[:, :, None])[:, :, 0]
 
-    def _dense_is_faster(self, x: Any) -> bool:
+    def _dense_is_faster(self, x: Array) -> bool:
         m, n = self.shape
         return _generic(x) and m <= DENSE * self._rows.shape[1] and m * n <= LARGEST
 
-    def _backward(self, xp: Any, y: Any) -> Any:
-        total = 0
+    def _backward(self, xp: Namespace, y: Array) -> Array:
+        total = xp.zeros((y.shape[0], self.shape[1], y.shape[2]), dtype=y.dtype, device=y.device)
         for rows, weights in zip(self._rows.T, self._weights.T, strict=True):
             total = total + moved(weights, y, y.dtype)[:, None] * xp.take(y, moved(rows, y), axis=1)
         return total
 
 
-def _generic(x: Any) -> bool:
+def _generic(x: Array) -> bool:
     return backend_name(type(x)) == "generic"

@@ -1,8 +1,11 @@
 """Exponentials of log-features that can neither overflow nor lose a denominator."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.guards import finite_or_zero
 from nlattn.arrays.host import concrete_or
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.sketch._points import paired_points
 
 __all__ = ["StabilisedFeatures", "stabilised_features"]
@@ -22,12 +25,13 @@ class StabilisedFeatures(NamedTuple):
         query row is 0.
     """
 
-    query: Any
-    key: Any
-    shift: Any
+    query: Array
+    key: Array
+    shift: Array
 
 
-def stabilised_features(log_query: Any, log_key: Any, *, check_finite: bool = True) -> StabilisedFeatures:
+@on_numpy
+def stabilised_features(log_query: Array, log_key: Array, *, check_finite: bool = True) -> StabilisedFeatures:
     """Scale positive features such that sums over keys are at least 1.
 
     Parameters
@@ -35,7 +39,7 @@ def stabilised_features(log_query: Any, log_key: Any, *, check_finite: bool = Tr
     log_query : array, shape (..., n, m)
         Logarithms of the features of the queries, e.g. from `positive_log_features`.
     log_key : array, shape (..., s, m)
-        The same of the keys, log-weights added. -inf leaves a key out, or a feature of it.
+        Those of the keys, with log-weights added. -inf leaves a key out, or a feature of it.
     check_finite : bool, default True
         Refuse NaN and +inf, and -inf in `log_query`.
 
@@ -48,8 +52,8 @@ def stabilised_features(log_query: Any, log_key: Any, *, check_finite: bool = Tr
     Notes
     -----
     Each feature is divided by its largest key, and then each query row by its largest feature. What peers do instead,
-    one maximum over all keys and a small number added to each feature, drowns typical features in that number, and the
-    attention tends to the mean of the values. Costs n m + s m exponentials.
+    one maximum over all keys and a small number added to each feature, lets that number outweigh typical features, and
+    the attention tends to the mean of the values. Costs n m + s m exponentials.
     Bounds: ``stabilised_denominator``.
 
     Examples
@@ -72,17 +76,12 @@ def stabilised_features(log_query: Any, log_key: Any, *, check_finite: bool = Tr
         top = xp.full((*b.shape[:-2], 1, b.shape[-1]), -xp.inf, dtype=b.dtype, device=b.device)
     else:
         top = xp.max(b, axis=-2, keepdims=True)
-    key = xp.exp(b - _finite(xp, top))
+    key = xp.exp(b - finite_or_zero(top))
     a = a + top
-    row = _finite(xp, xp.max(a, axis=-1, keepdims=True))
+    row = finite_or_zero(xp.max(a, axis=-1, keepdims=True))
     return StabilisedFeatures(xp.exp(a - row), key, row[..., 0])
 
 
-def _finite(xp: Any, top: Any) -> Any:
-    """0 in place of the -inf of nothing, where -inf - (-inf) would arise."""
-    return xp.where(top == -xp.inf, xp.zeros_like(top), top)
-
-
-def _refuse(xp: Any, name: str, array: Any, fine: Any, what: str) -> None:
+def _refuse(xp: Namespace, name: str, array: Array, fine: Array, what: str) -> None:
     if not concrete_or(xp.all(fine), otherwise=True):
         raise ValueError(f"{name} contains {what}; clean it, or pass check_finite=False to let it through")

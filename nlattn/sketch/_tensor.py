@@ -1,17 +1,18 @@
 """TensorSketch: random features of the polynomial kernel."""
 
-from typing import Any
-
-import numpy as np
+from typing import get_args
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number
-from nlattn.arrays.random import generator
-from nlattn.sketch._convolution import Convolution
-from nlattn.sketch._rowwise import on_rows
+from nlattn.arrays.boundary import carrier, on_numpy
+from nlattn.arrays.random import generator, random_signs
+from nlattn.arrays.typing import Array, RngLike
+from nlattn.sketch._convolution import Convolution, Route
+from nlattn.sketch._rowwise import input_scale, on_rows
 
 __all__ = ["TensorSketch"]
 
 
+@carrier()
 class TensorSketch:
     """Random features whose inner products are unbiased for the polynomial kernel (gamma x.y + coef0)^degree.
 
@@ -58,20 +59,21 @@ class TensorSketch:
     """
 
     def __init__(
-        self, d: int, m: int, degree: int = 2, *, gamma: float = 1.0, coef0: float = 0.0, rng: Any = None
+        self, d: int, m: int, degree: int = 2, *, gamma: float = 1.0, coef0: float = 0.0, rng: RngLike = None
     ) -> None:
         self.d = check_integer("d", d)
         self.m = check_integer("m", m)
         self.degree = check_integer("degree", degree)
         self.gamma = check_number("gamma", gamma, above=0)
         self.coef0 = check_number("coef0", coef0, least=0)
-        rng = generator(rng)
-        scale = np.sqrt([self.gamma] * self.d + [self.coef0] * (self.coef0 > 0))
-        rows = rng.integers(0, self.m, (self.degree, scale.size))
-        signs = 2.0 * rng.integers(0, 2, (self.degree, scale.size)) - 1.0
+        random = generator(rng)
+        scale = input_scale(self.d, self.gamma, self.coef0)
+        rows = random.integers(0, self.m, (self.degree, scale.size))
+        signs = random_signs(random, (self.degree, scale.size))
         self._convolution = Convolution(self.m, rows, signs * scale)
 
-    def apply(self, x: Any, *, method: str = "auto", check_finite: bool = True) -> Any:
+    @on_numpy
+    def apply(self, x: Array, *, method: Route = "auto", check_finite: bool = True) -> Array:
         """The features of each vector.
 
         Parameters
@@ -87,7 +89,7 @@ class TensorSketch:
         -------
         array, shape (..., m)
         """
-        check_choice("method", method, ("auto", "fft", "gemm"))
+        check_choice("method", method, get_args(Route))
         return on_rows(
             x,
             self.d,

@@ -1,14 +1,16 @@
 """Random Fourier features."""
 
 import math
-from typing import Any
 
+from nlattn.arrays.boundary import on_numpy
+from nlattn.arrays.typing import Array
 from nlattn.sketch._points import projected_points
 
 __all__ = ["trigonometric_features"]
 
 
-def trigonometric_features(x: Any, projection: Any, *, check_finite: bool = True) -> Any:
+@on_numpy
+def trigonometric_features(x: Array, projection: Array, *, check_finite: bool = True) -> Array:
     """Random Fourier features of the Gaussian kernel.
 
     Parameters
