@@ -21,7 +21,8 @@ def packages_on_disk():
         ".".join(file.parent.relative_to(ROOT).parts) for file in (ROOT / "nlattn").rglob("*/__init__.py")
     }
     backends = [file.parent.relative_to(ROOT).parts for file in (ROOT / "backends").rglob("__init__.py")]
-    return found | {".".join(("nlattn", *parts)) for parts in backends}
+    # The proofs are a folder of text, which an installation has beside the bounds.
+    return found | {".".join(("nlattn", *parts)) for parts in backends} | {"nlattn.bounds.proofs"}
 
 
 def modules_on_disk():
@@ -85,6 +86,7 @@ def test_wheel_holds_everything(built):
         path = module.replace(".", "/")
         assert f"{path}.py" in names or f"{path}/__init__.py" in names
     wanted = {"nlattn/py.typed", "nlattn/__init__.pyi", "nlattn/datasets/LICENSES.md"}
+    wanted |= {f"nlattn/bounds/proofs/{id}.md" for id in nlattn.bounds.BOUNDS}
     assert wanted | {f"nlattn/datasets/{name}.npz" for name in nlattn.datasets.NAMES} <= names
     assert not any(name.startswith(("tests", "backends", "examples", "docs")) for name in names)
 

@@ -118,21 +118,34 @@ def compare(
 
 @app.command()
 def bounds(
-    id: Annotated[str | None, typer.Option(metavar="NAME,...", help="The bounds to check, else all.")] = None,
+    id: Annotated[str | None, typer.Option(metavar="NAME,...", help="The bounds to check or list, else all.")] = None,
     trials: Annotated[int | None, typer.Option(min=2, help="Trials of each bound, else its own number.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the trials.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the trials.")] = 0,
     json: Annotated[
-        str | None, typer.Option(metavar="FILE|-", help="Write JSON; for -, to stdout, and the table to stderr.")
+        str | None, typer.Option(metavar="FILE|-", help="Write JSON; for -, to stdout, and the text to stderr.")
+    ] = None,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Print statements, hypotheses, sources and proof files; measure nothing.")
+    ] = False,
+    proof: Annotated[
+        str | None, typer.Option(metavar="NAME,...", help="Print the proofs of these bounds, and nothing else.")
     ] = None,
 ) -> None:
     """Check the stated bounds: what each says, and what random trials measure. Exit code 1 if one fails."""
-    from nlattn.cli.catalogue import check_bounds
+    from nlattn.cli.commands.bounds import check_bounds, list_bounds, print_proofs
 
     with _one_sentence():
         check_outputs(None, json, None)
-        ids = list(nlattn.bounds.BOUNDS)
-        ok = check_bounds(ids if id is None else names("--id", id, ids, "bound"), trials, seed, json)
-    if not ok:
+        known = list(nlattn.bounds.BOUNDS)
+        if proof is not None:
+            print_proofs(names("--proof", proof, known, "bound"))
+            return
+        ids = known if id is None else names("--id", id, known, "bound")
+        if listed:
+            list_bounds(ids, json)
+            return
+        holds = check_bounds(ids, trials, seed, json)
+    if not holds:
         raise typer.Exit(1)
 
 

@@ -1,7 +1,8 @@
-"""The command `nlattn bounds`: what it prints and writes, and its exit code."""
+"""The command `nlattn bounds`: what it prints and writes, its exit code, the list and the proofs."""
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ pytest.importorskip("rich")
 pytest.importorskip("typer")
 
 from commands import invoke, one_sentence, python
+from places import ROOT
 
 import nlattn
 
@@ -47,22 +49,66 @@ def test_bounds_json_to_stdout():
 
 def test_bounds_that_fail(monkeypatch):
     """A wrong constant is seen, and the exit code says so."""
-    record = nlattn.bounds.BOUNDS["trace_variance"]
-    monkeypatch.setitem(
-        nlattn.bounds.BOUNDS,
-        "trace_variance",
-        dataclasses.replace(record, run=lambda rng: (record.run(rng)[0], 0.7 * record.run(rng)[1])),
-    )
-    result = invoke("bounds", "--id", "trace_variance")
+    record = nlattn.bounds.BOUNDS["gaussian_variance"]
+
+    def wrong(rng):
+        measured, limit = record.run(rng)
+        return measured, 0.7 * limit
+
+    monkeypatch.setitem(nlattn.bounds.BOUNDS, "gaussian_variance", dataclasses.replace(record, run=wrong))
+    result = invoke("bounds", "--id", "gaussian_variance")
     assert result.exit_code == 1
-    assert "trace_variance (moment): FAILS" in result.output
-    assert "1 fail: trace_variance" in " ".join(result.output.split())
+    assert "gaussian_variance (moment): FAILS" in result.output
+    assert "1 fail: gaussian_variance" in " ".join(result.output.split())
+
+
+def test_bounds_listed(monkeypatch):
+    """The list has statement, hypotheses, source and proof of every bound, and measures nothing."""
+    for id, record in nlattn.bounds.BOUNDS.items():
+        monkeypatch.setitem(nlattn.bounds.BOUNDS, id, dataclasses.replace(record, run=None))
+    result = invoke("bounds", "--list")
+    assert result.exit_code == 0, result.output
+    text = "".join(result.output.split())
+    for id, record in nlattn.bounds.BOUNDS.items():
+        source = f"source: {record.source} proof: {ROOT / 'proofs' / id}.md"
+        listed = [f"{id} ({record.kind}) {record.statement}", *(f"* {each}" for each in record.hypotheses), source]
+        assert "".join("".join(listed).split()) in text
+    assert f"{len(nlattn.bounds.BOUNDS)}boundslisted." in text
+
+
+def test_bounds_listed_by_name(tmp_path):
+    target = tmp_path / "bounds.json"
+    result = invoke("bounds", "--list", "--id", "dropped_mass,trace_variance", "--json", target)
+    assert result.exit_code == 0, result.output
+    assert "2 bounds listed." in result.output
+    document = json.loads(target.read_text())
+    assert document["schema"] == "nlattn.bounds.list/1"
+    assert [row["id"] for row in document["rows"]] == ["dropped_mass", "trace_variance"]
+    row = document["rows"][0]
+    assert row["hypotheses"] == list(nlattn.bounds.BOUNDS["dropped_mass"].hypotheses)
+    assert Path(row["proof"]).read_text(encoding="utf-8").startswith("# dropped_mass\n")
+    assert {"statement", "kind", "source", "failure"} <= set(row)
+
+
+def test_bounds_listed_as_json():
+    result = invoke("bounds", "--list", "--id", "dropped_mass", "--json", "-")
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["rows"][0]["kind"] == "always"
+    assert "1 bound listed." in result.stderr
+
+
+def test_proofs_printed():
+    result = invoke("bounds", "--proof", "dropped_mass,trace_variance")
+    assert result.exit_code == 0
+    texts = [(ROOT / "proofs" / f"{id}.md").read_text(encoding="utf-8") for id in ("dropped_mass", "trace_variance")]
+    assert result.output == "\n".join([*texts, ""])
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--id", "dropped"], "--id must name bounds such as dropped_mass; got 'dropped'."),
+        (["--proof", "dropped"], "--proof must name bounds such as dropped_mass; got 'dropped'."),
         (["--id", ","], "--id must name at least one bound among"),
         (["--json", "nowhere/x.json"], "--json cannot be written: there is no folder nowhere."),
     ],

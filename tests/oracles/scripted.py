@@ -21,3 +21,14 @@ class Scripted(np.random.Generator):
 def words(letters, length):
     """All arrays of `length` letters."""
     return [np.asarray(word) for word in itertools.product(letters, repeat=length)]
+
+
+def side_by_side(draws, *, axis=0, most=128):
+    """Draws of small problems as draws of larger ones, which hold `most` of them in coordinates of their own.
+
+    Each of `draws` is a tuple of arrays, whose `axis` runs over the coordinates of one small problem.
+    """
+    draws = list(draws)
+    for first in range(0, len(draws), most):
+        batch = draws[first : first + most]
+        yield len(batch), Scripted(*(np.concatenate(parts, axis=axis) for parts in zip(*batch, strict=True)))

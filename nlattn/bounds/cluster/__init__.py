@@ -1,0 +1,1 @@
+"""How often hash codes agree, and sums over the keys that meet a query."""

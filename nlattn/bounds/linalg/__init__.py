@@ -1,0 +1,1 @@
+"""Errors of range finders, Nystrom approximations, pivoted Cholesky, sampling by importance, and of estimates."""

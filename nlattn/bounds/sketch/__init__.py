@@ -1,0 +1,1 @@
+"""Moments of sketches and of random features, and how well a sketch preserves a subspace."""
