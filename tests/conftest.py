@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import collections
 import os
 import subprocess
 import sys
@@ -37,3 +38,13 @@ def run_python(tmp_path):
         return done.stdout
 
     return run
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line that counts what was skipped, by reason."""
+    reasons = collections.Counter(
+        report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ())
+    )
+    if reasons:
+        listed = "; ".join(f"{reason} ({count})" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"skipped {sum(reasons.values())}: {listed}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.arrays.boundary import keep_tensors
 from nlattn.dispatch import use_backend
 from nlattn.testing._asserts import to_numpy
 
@@ -28,7 +29,7 @@ class Backend:
     ----------
     name : str
     library : str
-        As in ``Method.namespaces``.
+        As in ``Record.namespaces``.
     make : callable
         ``make(x, dtype)`` makes an array from a NumPy array and the name of a dtype.
     dtypes : tuple of str
@@ -114,6 +115,14 @@ _ALL = (
         library="torch",
         make=_torch,
         dtypes=("float64", "float32", "float16", "bfloat16"),
+        unavailable=_needs("torch"),
+    ),
+    Backend(
+        name="torch-generic",
+        library="torch",
+        make=_torch,
+        dtypes=("float64", "float32", "float16", "bfloat16"),
+        context=keep_tensors,
         unavailable=_needs("torch"),
     ),
     Backend(

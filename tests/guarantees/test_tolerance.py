@@ -163,10 +163,16 @@ def test_same_seed_same_result(small_pays):
 def test_torch(small_pays):
     torch = pytest.importorskip("torch")
     qkv, options, exact = load("smollm2")
-    result = nlattn.attention(*map(torch.from_numpy, qkv), 0.3, rng=0, **options)
+    result, wanted = (nlattn.attention(*x, 0.3, rng=0, **options) for x in (map(torch.from_numpy, qkv), qkv))
     assert isinstance(result.output, torch.Tensor)
-    assert true_error(result.output.numpy(), exact) <= 0.3
-    assert "streaming" in result.method
+    assert np.array_equal(result.output.numpy(), wanted.output)
+    assert true_error(wanted.output, exact) <= 0.3
+    assert isinstance(result.error, type(wanted.error))
+    found, expected = (
+        nlattn.certify(result.output if torch.is_tensor(x[0]) else wanted.output, *x, rng=1, **options)
+        for x in (tuple(map(torch.from_numpy, qkv)), qkv)
+    )
+    assert np.array_equal(found.error, expected.error)
 
 
 @pytest.mark.parametrize(

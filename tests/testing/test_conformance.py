@@ -35,15 +35,48 @@ VARIANTS = {
 SUBJECTS = {name: record.method() for name, record in METHODS.items()} | VARIANTS
 #: Where variants run: on compiled kernels, and where arrays are held to the standard most strictly.
 STRICT = [BACKENDS["numpy-numba"], BACKENDS["array-api-strict"]]
+#: By default every promise of every method runs once, on compiled kernels; options run what they may change, and other
+#: arrays what tells them apart. The rest of the grid is slow.
+ON_COMPILED_KERNELS = "numpy-numba"
+#: Methods that look at all scores take seconds at the lengths of the check of memory; test_memory_of_all_scores has
+#: smaller tiles.
+QUADRATIC = ("topk", "loki", "loki-fused")
+OF_OPTIONS = {
+    *("agrees_with_numpy", "block_probe", "causality", "causality_is_not_better", "convex", "deterministic_is_denied"),
+    *("exact_limit", "key_permutation", "key_permutation_is_denied", "linear_is_denied", "probe", "rows_sum_to_one"),
+    *("seeds", "without_lookahead"),
+}
+OF_ARRAYS = {
+    "numpy-generic": {"approximates"},
+    "array-api-strict": {"agrees_with_numpy", "blind_rows", "grouped_queries"},
+    "torch-cpu": {"agrees_with_numpy"},
+    "torch-generic": {"agrees_with_numpy", "gradients", "gradients_of_partials"},
+    "cupy": {"agrees_with_numpy", "dtypes", "blind_rows", "lengths"},
+}
 
 
-def _params() -> list[Any]:
-    return [
-        pytest.param(*case, id=f"{name}-{case[2]}-{case[0]}", marks=[pytest.mark.slow] if case[0].slow else [])
-        for name, method in SUBJECTS.items()
-        for case in cases([method], STRICT if name in VARIANTS else None)
-        if (name, case[0].name) != ("loki-fused", "memory")  # in test_loki
-    ]
+def _by_default(name: str, check: Any, backend: Any) -> bool:
+    if check.slow or (check.name == "memory" and name in QUADRATIC):
+        return False
+    if backend.name != ON_COMPILED_KERNELS:
+        return name in METHODS and check.name in OF_ARRAYS.get(backend.name, ())
+    return name in METHODS or check.name in OF_OPTIONS
+
+
+def pytest_generate_tests(metafunc):
+    """The whole grid only where slow tests are wanted: to collect it takes seconds."""
+    if metafunc.function is not test_conformance:
+        return
+    grid = "slow" in metafunc.config.option.markexpr.replace("not slow", "")
+    found = []
+    for name, method in SUBJECTS.items():
+        for check, _, backend in cases([method], STRICT if name in VARIANTS else None):
+            default = _by_default(name, check, backend)
+            if not (default or grid):
+                continue
+            mark = () if default else (pytest.mark.slow,)
+            found.append(pytest.param(check, method, backend, id=f"{name}-{backend}-{check}", marks=mark))
+    metafunc.parametrize(("check", "method", "backend"), found)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -59,9 +92,17 @@ def _one_torch_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize(("check", "method", "backend"), _params())
 def test_conformance(check, method, backend):
     check(method, backend)
+
+
+def test_every_promise_of_every_method_runs_by_default():
+    backend = BACKENDS[ON_COMPILED_KERNELS]
+    for name, record in METHODS.items():
+        checks = [check for check, _, _ in cases([record.method()], [backend]) if not check.slow]
+        left = {check.name for check in checks if not _by_default(name, check, backend)}
+        assert left == ({"memory"} if name in QUADRATIC else set())
+        assert len(checks) > 20
 
 
 @pytest.mark.parametrize("backend", BACKENDS.values(), ids=str)

@@ -12,7 +12,8 @@ from nlattn.testing._suite import Subject, check
 __all__ = ["check_memory"]
 
 
-SIZES = (2048, 4096, 8192, 16384)
+#: Lengths above all default budgets, from which on arrays of the length outweigh buffers of a fixed size.
+SIZES = (2048, 4096, 8192)
 
 
 def _peak(subject: Subject, arrays: list[Any], options: dict[str, Any]) -> int:

@@ -51,7 +51,7 @@ def check_unusual_values(subject: Subject) -> None:
             if subject.record.shared_qk:
                 k = q[..., : k.shape[-2], :]
             q, k, v = (x.astype(dtype) for x in (q, k, v))
-            for options in [{}, *causal]:
+            for options in [{}, *causal] if dtype == "float64" else [{}]:
                 out = subject(q, k, v, dtype=dtype, **options)
                 assert np.all(np.isfinite(out)), f"{name}, {dtype}, {options}: the output is not finite"
                 if subject.record.convex:
