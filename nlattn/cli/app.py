@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 import nlattn
-from nlattn.cli.problems import InputError, check_outputs, head_numbers, integers, names
+from nlattn.cli.input.options import InputError, check_outputs, head_numbers, integers, load_methods, names
 
 __all__ = ["SAMPLES", "app"]
 
-SAMPLES = ("minilm", "smollm2")
+SAMPLES: tuple[nlattn.datasets.Name, ...] = ("minilm", "smollm2")
 
 app = typer.Typer(
     help="Attention approximations, each with its error.",
@@ -39,12 +39,22 @@ def _main(
     pass
 
 
-@app.command()
-def methods(json: Annotated[bool, typer.Option("--json", help="Print all of it, as JSON.")] = False) -> None:
-    """Print the methods: what each does, can, and costs."""
-    from nlattn.cli.registry import print_methods
-    from nlattn.cli.report import dumps, methods_document
+Load = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE|FILE.py", help="Import it first: for methods of your own that it registers."),
+]
 
+
+@app.command()
+def methods(
+    json: Annotated[bool, typer.Option("--json", help="Print all of it, as JSON.")] = False, load: Load = None
+) -> None:
+    """Print the methods: what each does, can, and costs."""
+    from nlattn.cli.commands.methods import print_methods
+    from nlattn.cli.output.documents import dumps, methods_document
+
+    with _one_sentence():
+        load_methods(load)
     if json:
         typer.echo(dumps(methods_document()))
     else:
@@ -89,13 +99,15 @@ def compare(
         str | None, typer.Option(metavar="FILE|-", help="Write JSON; for -, to stdout, and the table to stderr.")
     ] = None,
     plot: Annotated[Path | None, typer.Option(metavar="OUT.png", help="Draw error against time.")] = None,
+    load: Load = None,
 ) -> None:
     """Compare methods on queries, keys and values: the error, time and memory of each."""
-    from nlattn.cli import compare as work
-    from nlattn.cli.inputs import from_file, from_sample
+    from nlattn.cli.commands import compare as work
+    from nlattn.cli.input.given import from_file, from_sample
 
     with _one_sentence():
         check_outputs(file, json, plot)
+        load_methods(load)
         wanted = work.Wanted(
             methods=list(nlattn.METHODS) if methods is None else names("--methods", methods, list(nlattn.METHODS)),
             budgets=None if budgets is None else integers("--budgets", budgets),
@@ -108,12 +120,12 @@ def compare(
         )
         numbers = None if heads is None else head_numbers(heads)
         if file is not None:
-            problems = [from_file(file, layer, numbers, causal, scale)]
+            inputs = [from_file(file, layer, numbers, causal, scale)]
         elif layer is None:
-            problems = [from_sample(name, numbers, causal, scale) for name in SAMPLES]
+            inputs = [from_sample(name, numbers, causal, scale) for name in SAMPLES]
         else:
             raise InputError("--layer needs a FILE; the samples are of one layer each.")
-        work.compare(problems, wanted)
+        work.compare(inputs, wanted)
 
 
 @app.command()

@@ -48,8 +48,8 @@ class Certificate:
     confidence : float
     exact : bool
         Whether every row was looked at: then `error` and `upper` are the error itself.
-    pooled : Certificate or None
-        The same over all heads of a batch element.
+    pooled : Certificate
+        The same over all heads of a batch element; that of a pooled certificate is itself.
 
     See Also
     --------
@@ -65,7 +65,8 @@ class Certificate:
     rows: int
     confidence: float
     exact: bool
-    pooled: "Certificate | None" = None
+    over_heads: "Certificate | None" = field(default=None, repr=False)
+    """What `pooled` gives; None in a pooled certificate."""
     row_norms: Any = field(repr=False)
     """The sampled row errors, ascending along the last axis, (..., heads, rows) or (..., heads * rows)."""
 
@@ -90,7 +91,12 @@ class Certificate:
             f"rms row norm {numbers(self.norm)}\n"
             f"uniform baseline {numbers(self.baseline)}; from {looked_at}"
         )
-        return text if self.pooled is None else f"all heads\n{self.pooled}\neach head\n{text}"
+        return text if self.over_heads is None else f"all heads\n{self.over_heads}\neach head\n{text}"
+
+    @property
+    def pooled(self) -> "Certificate":
+        """The certificate over all heads of a batch element."""
+        return self if self.over_heads is None else self.over_heads
 
     def quantile(self, p: float) -> Any:
         """Upper bound of the p-quantile of the row errors: at most 1 - p of the rows exceed it.
@@ -224,7 +230,7 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
         }
 
     lead = (*problem.batch, h) if problem.has_heads else ()
-    return Certificate(**shaped(heads, lead, 2), pooled=Certificate(**shaped(pooled, problem.batch, 1)))
+    return Certificate(**shaped(heads, lead, 2), over_heads=Certificate(**shaped(pooled, problem.batch, 1)))
 
 
 def output_range(problem: Problem, output: Any) -> Any:

@@ -14,8 +14,8 @@ pytest.importorskip("matplotlib")
 from commands import invoke, one_sentence, python
 
 import nlattn
-from nlattn.cli.rows import Row
-from nlattn.cli.verdicts import Verdict, by_time, telling, verdict
+from nlattn.cli.measurement.rows import Row
+from nlattn.cli.output.verdicts import Verdict, by_time, telling, verdict
 from nlattn.methods.lowrank.nystrom import Nystrom
 from nlattn.methods.sparse.streaming import Streaming
 
@@ -38,7 +38,7 @@ FIGURES = ("error", "upper", "row95", "baseline")
 
 @pytest.fixture(autouse=True)
 def _few_rounds(monkeypatch):
-    monkeypatch.setattr("nlattn.cli.measure.MOST", 3)
+    monkeypatch.setattr("nlattn.cli.measurement.measure.MOST", 3)
 
 
 def arrays(*lead, heads=4, heads_kv=2, length=80, s=None, features=8, width=None, dtype=np.float32, seed=0):
@@ -241,10 +241,14 @@ def test_float64_stays_and_backends_can_be_named(save):
 # -- compare: streams, table, picture ---------------------------------------------------------------------------------
 
 
-def test_samples_with_everything(tmp_path):
+@pytest.mark.parametrize(
+    "methods", [["nystrom", "streaming"], pytest.param(list(nlattn.METHODS), marks=pytest.mark.slow)]
+)
+def test_samples_with_everything(tmp_path, methods):
     """The command as a newcomer runs it: one document for two tables, alone on stdout."""
     plot = tmp_path / "out.png"
-    result = python("-m", "nlattn", "compare", "--json", "-", "--plot", plot, PYTHONIOENCODING="ascii")
+    arguments = ["--json", "-", "--plot", plot] + (["--methods", ",".join(methods)] if len(methods) < 4 else [])
+    result = python("-m", "nlattn", "compare", *arguments, PYTHONIOENCODING="ascii")
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
     samples = found["input"]["samples"]
@@ -253,7 +257,7 @@ def test_samples_with_everything(tmp_path):
     assert all(set(row) == {"sample", *ROW_KEYS} for row in found["rows"])
     for name in ("minilm", "smollm2"):
         rows = [row for row in found["rows"] if row["sample"] == name]
-        assert {row["method"] for row in rows} == set(nlattn.METHODS)
+        assert {row["method"] for row in rows} == {"exact", *methods}
         assert rows[0]["error"] < 1e-5
         useful = [row for row in rows[1:] if row["status"] == "ok" and row["error"] < row["baseline"]]
         assert useful
@@ -266,7 +270,8 @@ def test_samples_with_everything(tmp_path):
 
 
 def test_table_goes_to_stdout_and_holds_every_row(model):
-    result = python("-m", "nlattn", "compare", model, "--all", COLUMNS="120")
+    command = ("-m", "nlattn", "compare", model, "--methods", "nystrom,streaming")
+    result = python(*command, "--all", COLUMNS="120")
     assert result.returncode == 0
     assert result.stderr == ""
     assert "\x1b" not in result.stdout
@@ -275,7 +280,7 @@ def test_table_goes_to_stdout_and_holds_every_row(model):
     assert second.startswith("Error of the uniform baseline: 0.")
     for words in ("landmarks 16", "landmarks 64", "window 64", "<= upper", "95 % rows", "speed", "estimates"):
         assert words in result.stdout
-    few = python("-m", "nlattn", "compare", model, COLUMNS="120").stdout
+    few = python(*command, COLUMNS="120").stdout
     assert "--all shows them" in few
     assert len(few.splitlines()) < len(result.stdout.splitlines())
 
@@ -447,6 +452,41 @@ def test_thread_number_that_cannot_be_used(model):
     assert result.returncode == 2
     assert "NLATTN_NUM_THREADS" in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+# -- methods of one's own ---------------------------------------------------------------------------------------------
+
+OWN = """
+from dataclasses import dataclass, replace
+import nlattn
+
+@nlattn.register
+@dataclass(frozen=True)
+class Own(nlattn.Method):
+    record = nlattn.Record(
+        name="own", family="own", paper="none", principle="the mean", cost=lambda n: n.L, causal="strict", masks="any",
+        rows_sum_to_one=True, convex=True, key_permutation=True, deterministic=True, probe="rows",
+    )
+    def prepare(self, problem, rng):
+        return None
+    def apply(self, state, rows):
+        return nlattn.interval_attention(replace(rows, scale=0.0)).out
+"""
+
+
+def test_a_file_of_ones_own_is_loaded(tmp_path, model):
+    (tmp_path / "own.py").write_text(OWN)
+    result = python("-m", "nlattn", "compare", model, "--load", tmp_path / "own.py", "--methods", "own", COLUMNS="120")
+    assert result.returncode == 0, result.stderr
+    (row,) = (line for line in result.stdout.splitlines() if line.split()[:1] == ["own"])
+    assert "no better than uniform" in row
+    assert "own  the mean" in python("-m", "nlattn", "methods", "--load", tmp_path / "own.py").stdout
+
+
+def test_what_cannot_be_loaded_is_one_sentence(tmp_path):
+    (tmp_path / "broken.py").write_text("1 / 0")
+    assert "ZeroDivisionError" in one_sentence(invoke("methods", "--load", tmp_path / "broken.py"))
+    assert "ModuleNotFoundError" in one_sentence(invoke("methods", "--load", "no_such_module"))
 
 
 # -- the other commands -----------------------------------------------------------------------------------------------

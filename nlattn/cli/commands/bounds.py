@@ -1,5 +1,6 @@
 """What `nlattn bounds` does: it measures bounds, lists them, or prints a proof."""
 
+from collections.abc import Sized
 from dataclasses import asdict
 from typing import Any
 
@@ -9,9 +10,9 @@ from rich.text import Text
 
 from nlattn.bounds import BOUNDS, Bound, Outcome, check
 from nlattn.bounds.catalogue.proofs import proof_file
-from nlattn.cli.output import short_warnings, surroundings, write_json
-from nlattn.cli.progress import progress_bar
-from nlattn.cli.table import number
+from nlattn.cli.output.progress import progress_bar
+from nlattn.cli.output.streams import short_warnings, surroundings, write_json
+from nlattn.cli.output.table import number
 
 __all__ = ["check_bounds", "list_bounds", "print_proofs"]
 
@@ -111,7 +112,7 @@ def _print_aid(console: Console, text: str) -> None:
     console.print(Text(text, style="dim"), width=min(console.width, 100))
 
 
-def _counted(bounds: list[Any]) -> str:
+def _counted(bounds: Sized) -> str:
     return f"{len(bounds)} bound{'s' * (len(bounds) > 1)}"
 
 

@@ -240,7 +240,7 @@ class Search:
 
     def scope(self, found: Certificate) -> Certificate:
         """The certificate of what the tolerance is for: each head, or all heads of a batch element."""
-        return found if self.per_head or found.pooled is None else found.pooled
+        return found if self.per_head else found.pooled
 
     def _replace(self, failed: Any, found: Certificate, *, last: bool) -> None:
         """Give failed heads a larger budget of their method, or exact attention; at the last look exact attention."""

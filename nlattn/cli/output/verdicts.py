@@ -3,7 +3,7 @@
 import math
 from enum import Enum
 
-from nlattn.cli.rows import Row
+from nlattn.cli.measurement.rows import Row
 from nlattn.methods.registry import METHODS
 
 __all__ = ["Verdict", "by_time", "telling", "verdict"]

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import nlattn
-from nlattn.cli.inputs import Input
-from nlattn.cli.rows import Job, Row
+from nlattn.cli.input.given import Input
+from nlattn.cli.measurement.rows import Job, Row
 
 __all__ = ["STEPS", "measure"]
 
@@ -24,25 +24,25 @@ LEAST, MOST, SECONDS, LIMIT = 3, 15, 2.0, 60.0
 STEPS = 2 + LEAST
 
 
-def measure(problem: Input, todo: list[Job], seed: int, advance: Callable[[str, int], None]) -> list[Row]:
+def measure(given: Input, todo: list[Job], seed: int, advance: Callable[[str, int], None]) -> list[Row]:
     """Run the jobs and fill in their rows; one row stands for all budgets of a method that refuses."""
     rows: list[Row] = []
     for job in todo:
         if any(row.method == job.row.method and row.status == "refused" for row in rows):
             continue
         rows.append(job.row)
-        advance(f"{problem.name}: error of {job.row.method}", 1)
+        advance(f"{given.name}: error of {job.row.method}", 1)
         with _status(job.row):
-            _judge(job.row, problem, job.run(), seed)
+            _judge(job.row, given, job.run(), seed)
         if job.row.status == "refused":
             job.row.budget = {}
     live = [job for job in todo if job.row in rows and job.row.status == "ok"]
     advance("", (STEPS - 1) * (len(todo) - len(live)))
     for job in live:
-        advance(f"{problem.name}: memory of {job.row.method}", 1)
+        advance(f"{given.name}: memory of {job.row.method}", 1)
         with _status(job.row):
             job.row.extra_bytes = _peak(job.run)
-    _time(live, partial(advance, f"{problem.name}: time"))
+    _time(live, partial(advance, f"{given.name}: time"))
     reference = next((job.row.seconds for job in live if job.row.method == "exact"), None)
     for job in live:
         if reference and job.row.seconds:
@@ -62,19 +62,17 @@ def _status(row: Row) -> Iterator[None]:
         row.heads = []
 
 
-def _judge(row: Row, problem: Input, result: Any, seed: int) -> None:
+def _judge(row: Row, given: Input, result: Any, seed: int) -> None:
     if isinstance(result, nlattn.AttentionResult):
         row.reason = _chosen(result)
         result = result.output
-    qkv = problem.query, problem.key, problem.value
+    qkv = given.query, given.key, given.value
     # The input is finite; an output that is not has an infinite error.
-    found = nlattn.certify(result, *qkv, **problem.options, rng=seed, check_finite=False)
+    found = nlattn.certify(result, *qkv, **given.options, rng=seed, check_finite=False)
     pooled = found.pooled
-    assert pooled is not None
     measures = {"error": found.error, "upper": found.upper, "row95": _relative(found), "baseline": found.baseline}
     row.heads = [
-        {"head": head} | {name: float(each[i]) for name, each in measures.items()}
-        for i, head in enumerate(problem.heads)
+        {"head": head} | {name: float(each[i]) for name, each in measures.items()} for i, head in enumerate(given.heads)
     ]
     row.error, row.upper, row.row95 = float(pooled.error), float(pooled.upper), float(_relative(pooled))
     row.baseline = float(pooled.baseline)

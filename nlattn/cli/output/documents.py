@@ -13,8 +13,8 @@ import numpy as np
 import threadpoolctl
 
 import nlattn
-from nlattn.cli.inputs import Input
-from nlattn.cli.rows import Row
+from nlattn.cli.input.given import Input
+from nlattn.cli.measurement.rows import Row
 from nlattn.dispatch import backend_name
 from nlattn.methods.formulas import formula
 from nlattn.methods.record import Record
@@ -76,14 +76,14 @@ def dumps(document: dict[str, Any]) -> str:
     return json.dumps(_finite(document), indent=2, allow_nan=False)
 
 
-def _described(problem: Input, seed: int) -> dict[str, Any]:
+def _described(given: Input, seed: int) -> dict[str, Any]:
     return {
-        "layer": problem.layer,
-        "heads": list(problem.heads),
-        **problem.sizes,
-        "causal": problem.is_causal,
-        "scale": problem.scale,
-        "dtype": str(problem.query.dtype),
+        "layer": given.layer,
+        "heads": list(given.heads),
+        **given.sizes,
+        "causal": given.is_causal,
+        "scale": given.scale,
+        "dtype": str(given.query.dtype),
         "seed": seed,
     }
 

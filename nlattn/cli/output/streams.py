@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from nlattn.cli.problems import InputError
-from nlattn.cli.report import dumps, environment
+from nlattn.cli.input.options import InputError
+from nlattn.cli.output.documents import dumps, environment
 
 __all__ = ["short_warnings", "surroundings", "write_json", "writing"]
 

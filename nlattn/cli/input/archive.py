@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nlattn.cli.problems import InputError
+from nlattn.cli.input.options import InputError
 
 __all__ = ["PARTS", "as_float", "labels", "read", "scalar", "some"]
 

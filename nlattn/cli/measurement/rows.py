@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import nlattn
-from nlattn.cli.inputs import Input
+from nlattn.cli.input.given import Input
 from nlattn.methods.record import Record
 from nlattn.methods.registry import METHODS
 
@@ -41,21 +41,21 @@ class Job:
     times: list[float] = field(default_factory=list)
 
 
-def jobs(problem: Input, methods: list[str], budgets: list[int] | None, rtol: float | None, seed: int) -> list[Job]:
+def jobs(given: Input, methods: list[str], budgets: list[int] | None, rtol: float | None, seed: int) -> list[Job]:
     """What is to be measured; exact attention first, as the others are held against it."""
-    arrays = (problem.query, problem.key, problem.value)
+    arrays = (given.query, given.key, given.value)
     found = []
     for name in dict.fromkeys(["exact", *methods]):
         record = METHODS[name]
-        options = problem.options if record.deterministic else problem.options | {"rng": seed}
-        for budget in _budgets(record, budgets, problem.sizes["S"]):
+        options = given.options if record.deterministic else given.options | {"rng": seed}
+        for budget in _budgets(record, budgets, given.sizes["S"]):
             call = partial(nlattn.run, record.method(**budget), *arrays, **options)
             found.append(Job(Row(method=name, budget=budget), call))
         if not found or found[-1].row.method != name:
-            found.append(Job(Row(method=name, budget={}), partial(_nothing_to_try, record, problem.sizes["S"])))
+            found.append(Job(Row(method=name, budget={}), partial(_nothing_to_try, record, given.sizes["S"])))
     if rtol is not None:
         row = Row(method=f"attention(rtol={rtol:g})", budget={"rtol": rtol})
-        found.append(Job(row, partial(nlattn.attention, *arrays, rtol=rtol, **problem.options, rng=seed)))
+        found.append(Job(row, partial(nlattn.attention, *arrays, rtol=rtol, **given.options, rng=seed)))
     return found
 
 

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nlattn.cli.inputs import Input
-from nlattn.cli.rows import Row
-from nlattn.cli.verdicts import Verdict, by_time, telling, verdict
+from nlattn.cli.input.given import Input
+from nlattn.cli.measurement.rows import Row
+from nlattn.cli.output.verdicts import Verdict, by_time, telling, verdict
 
 __all__ = ["budget_text", "number", "print_reading_aid", "print_table", "title"]
 
@@ -34,10 +34,10 @@ memory that the arrays of a call take at a time, its output included. Of the oth
 beats in both time and error."""
 
 
-def print_table(console: Console, problem: Input, rows: list[Row], rtol: float | None, *, everything: bool) -> None:
+def print_table(console: Console, given: Input, rows: list[Row], rtol: float | None, *, everything: bool) -> None:
     """Print what is to be known about the input, all or the telling rows by time, and the refusals in sentences."""
-    console.print(Text(title(problem, console.width), style="bold"))
-    for sentence in problem.assumed:
+    console.print(Text(title(given, console.width), style="bold"))
+    for sentence in given.assumed:
         console.print(Text(sentence))
     baseline = next((row.baseline for row in rows if row.baseline is not None), None)
     console.print(Text(f"Error of the uniform baseline: {number(baseline)}\n"))
@@ -68,20 +68,20 @@ def print_reading_aid(console: Console) -> None:
     console.print(Text(READING_AID.format(**words), style="dim"), width=min(console.width, WIDE))
 
 
-def title(problem: Input, width: int) -> str:
+def title(given: Input, width: int) -> str:
     """What the input is, in lines of at most `width` where it can be broken after commas."""
-    length, s, e, ev = problem.sizes.values()
-    heads, groups = len(problem.query), len(problem.key)
+    length, s, e, ev = given.sizes.values()
+    heads, groups = len(given.query), len(given.key)
     words = f"{heads} head{'s' if heads > 1 else ''}"
     parts = [
-        problem.name,
-        f"layer {problem.layer}" if problem.layer is not None else "",
+        given.name,
+        f"layer {given.layer}" if given.layer is not None else "",
         words if groups == heads else f"{heads} query and {groups} key heads",
         f"L = S = {length}" if length == s else f"L = {length}, S = {s}",
         f"E = Ev = {e}" if e == ev else f"E = {e}, Ev = {ev}",
-        "causal" if problem.is_causal else "not causal",
-        f"scale {problem.scale:.4g}",
-        str(problem.query.dtype),
+        "causal" if given.is_causal else "not causal",
+        f"scale {given.scale:.4g}",
+        str(given.query.dtype),
     ]
     text = ", ".join(part.replace(" ", "\xa0") for part in parts if part)
     return "\n".join(textwrap.wrap(text, width, break_on_hyphens=False)).replace("\xa0", " ")

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from nlattn.cli.inputs import Input
-from nlattn.cli.measure import STEPS, measure
-from nlattn.cli.output import short_warnings, surroundings, write_json, writing
-from nlattn.cli.problems import InputError
-from nlattn.cli.progress import progress_bar
-from nlattn.cli.report import compare_document
-from nlattn.cli.rows import Row, jobs
-from nlattn.cli.table import print_reading_aid, print_table
+from nlattn.cli.input.given import Input
+from nlattn.cli.input.options import InputError
+from nlattn.cli.measurement.measure import STEPS, measure
+from nlattn.cli.measurement.rows import Row, jobs
+from nlattn.cli.output.documents import compare_document
+from nlattn.cli.output.progress import progress_bar
+from nlattn.cli.output.streams import short_warnings, surroundings, write_json, writing
+from nlattn.cli.output.table import print_reading_aid, print_table
 from nlattn.dispatch import use_backend
 
 __all__ = ["Wanted", "compare"]
@@ -36,40 +36,40 @@ class Wanted:
     plot: Path | None
 
 
-def compare(problems: list[Input], wanted: Wanted) -> None:
+def compare(inputs: list[Input], wanted: Wanted) -> None:
     """Measure, print the tables, and write what was asked for."""
-    for problem in problems:
-        _check_rtol(wanted.rtol, problem)
+    for given in inputs:
+        _check_rtol(wanted.rtol, given)
     errors = Console(stderr=True)
     console = errors if wanted.json == "-" else Console()
     with _backend(wanted.backend), short_warnings(errors):
         environment = surroundings()
-        tables = _measure(problems, wanted, errors)
-    for problem, rows in tables:
-        print_table(console, problem, rows, wanted.rtol, everything=wanted.everything)
+        tables = _measure(inputs, wanted, errors)
+    for given, rows in tables:
+        print_table(console, given, rows, wanted.rtol, everything=wanted.everything)
         console.print()
     print_reading_aid(console)
     if wanted.plot is not None:
-        from nlattn.cli.plot import draw
+        from nlattn.cli.output.plot import draw
 
         with writing("--plot"):
             draw(wanted.plot, tables)
     write_json(compare_document(tables, environment, wanted.seed), wanted.json)
 
 
-def _measure(problems: list[Input], wanted: Wanted, errors: Console) -> list[tuple[Input, list[Row]]]:
-    todo = [jobs(problem, wanted.methods, wanted.budgets, wanted.rtol, wanted.seed) for problem in problems]
+def _measure(inputs: list[Input], wanted: Wanted, errors: Console) -> list[tuple[Input, list[Row]]]:
+    todo = [jobs(given, wanted.methods, wanted.budgets, wanted.rtol, wanted.seed) for given in inputs]
     with progress_bar(errors, STEPS * sum(map(len, todo))) as advance:
         return [
-            (problem, measure(problem, its_jobs, wanted.seed, advance))
-            for problem, its_jobs in zip(problems, todo, strict=True)
+            (given, measure(given, its_jobs, wanted.seed, advance))
+            for given, its_jobs in zip(inputs, todo, strict=True)
         ]
 
 
-def _check_rtol(rtol: float | None, problem: Input) -> None:
-    least = 8 * float(np.finfo(problem.query.dtype).eps)
+def _check_rtol(rtol: float | None, given: Input) -> None:
+    least = 8 * float(np.finfo(given.query.dtype).eps)
     if rtol is not None and not (least <= rtol and math.isfinite(rtol)):
-        raise InputError(f"--rtol must be at least {least:.1e} for {problem.query.dtype}; got {rtol:g}.")
+        raise InputError(f"--rtol must be at least {least:.1e} for {given.query.dtype}; got {rtol:g}.")
 
 
 @contextlib.contextmanager

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from nlattn import datasets
-from nlattn.cli.archive import PARTS, as_float, labels, read, scalar, some
-from nlattn.cli.problems import InputError
+from nlattn.cli.input.archive import PARTS, as_float, labels, read, scalar, some
+from nlattn.cli.input.options import InputError
 from nlattn.problem.arguments import checked_problem
 
 __all__ = ["Input", "from_file", "from_sample"]
@@ -85,7 +85,7 @@ def from_file(
     )
 
 
-def from_sample(name: str, heads: list[int] | None, causal: bool | None, scale: float | None) -> Input:
+def from_sample(name: datasets.Name, heads: list[int] | None, causal: bool | None, scale: float | None) -> Input:
     """A shipped sample, of one layer."""
     sample = datasets.load(name)
     numbers = list(sample.about.get("q_heads", range(len(sample.query))))

@@ -1,11 +1,14 @@
 """What a command cannot work with, and the options that are lists."""
 
 import difflib
+import importlib
+import importlib.util
 import os
 import re
+import sys
 from pathlib import Path
 
-__all__ = ["InputError", "check_outputs", "head_numbers", "integers", "names"]
+__all__ = ["InputError", "check_outputs", "head_numbers", "integers", "load_methods", "names"]
 
 
 class InputError(Exception):
@@ -46,6 +49,28 @@ def head_numbers(text: str) -> list[int]:
             raise InputError(f"--heads must be a comma list of head numbers and ranges such as 0-2,5; got {text!r}.")
         found.update(range(first, last + 1))
     return sorted(found)
+
+
+def load_methods(source: str | None) -> None:
+    """Import a module or a Python file that registers methods with `nlattn.register`."""
+    if source is None:
+        return
+    try:
+        if source.endswith(".py"):
+            _run_file(Path(source))
+        else:
+            importlib.import_module(source)
+    except Exception as error:  # Whatever the code of a user raises, it is the option that cannot be used.
+        raise InputError(f"--load: {source} cannot be imported: {type(error).__name__}: {error}.") from error
+
+
+def _run_file(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module  # where dataclasses look for the module of a class
+    spec.loader.exec_module(module)
 
 
 def check_outputs(source: Path | None, json: str | None, plot: Path | None) -> None:

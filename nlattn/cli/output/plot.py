@@ -8,11 +8,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from nlattn.cli.inputs import Input
-from nlattn.cli.labels import Label, place_labels
-from nlattn.cli.rows import Row
-from nlattn.cli.table import title
-from nlattn.cli.verdicts import Verdict, by_time, verdict
+from nlattn.cli.input.given import Input
+from nlattn.cli.measurement.rows import Row
+from nlattn.cli.output.labels import Label, place_labels
+from nlattn.cli.output.table import title
+from nlattn.cli.output.verdicts import Verdict, by_time, verdict
 from nlattn.methods.registry import METHODS
 
 __all__ = ["draw"]
@@ -27,16 +27,16 @@ def draw(path: Path, tables: list[tuple[Input, list[Row]]]) -> None:
     figure = Figure(figsize=(6.4 * len(tables), 5.6), dpi=150, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(1, len(tables), squeeze=False)[0]
-    labels = [_panel(panel, problem, rows) for panel, (problem, rows) in zip(panels, tables, strict=True)]
+    labels = [_panel(panel, given, rows) for panel, (given, rows) in zip(panels, tables, strict=True)]
     figure.draw_without_rendering()
     for panel, its_labels in zip(panels, labels, strict=True):
         place_labels(panel, its_labels)
     figure.savefig(path)
 
 
-def _panel(panel: Any, problem: Input, rows: list[Row]) -> list[Label]:
+def _panel(panel: Any, given: Input, rows: list[Row]) -> list[Label]:
     """Draw all but the labels, which are returned."""
-    panel.set_title(title(problem, 64), fontsize=9)
+    panel.set_title(title(given, 64), fontsize=9)
     panel.set(xscale="log", yscale="log", xlabel="time of a call, ms", ylabel="relative Frobenius error, estimated")
     panel.grid(color="0.92")
     panel.set_axisbelow(True)

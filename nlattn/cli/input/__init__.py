@@ -1,0 +1,1 @@
+"""What the commands are given: options, files and samples, checked."""
