@@ -17,7 +17,10 @@ __all__ = ["dropped_mass", "dropped_mass_divergence", "dropped_mass_identity", "
 @bound(
     "always",
     "||o_kept - o|| <= eps diam(V), eps the softmax mass of the dropped keys",
-    hypotheses=("o_kept is the softmax mean over the kept keys, renormalised", "at least one key is kept"),
+    hypotheses=(
+        "o is the softmax mean of the values V over all keys, o_kept that over the kept keys, renormalised",
+        "at least one key is kept",
+    ),
     source="Follows from the law of total expectation",
 )
 def dropped_mass(mass: Real, values: Floats) -> Real:
@@ -57,7 +60,8 @@ def dropped_mass_trial(rng: np.random.Generator) -> tuple[Measured, Measured]:
     "identity",
     "||o_kept - o|| = eps ||o_kept - o_dropped|| in each row, eps the softmax mass of the dropped keys",
     hypotheses=(
-        "o_kept and o_dropped are the softmax means over the kept and over the dropped keys, each renormalised",
+        "o is the softmax mean of the values over all keys, o_kept and o_dropped those over the kept and over the "
+        "dropped keys, each renormalised",
         "at least one key is kept and one dropped in each row",
     ),
     source="Follows from the law of total expectation; arXiv 2512.07647 splits attention in the same way",
@@ -97,7 +101,10 @@ def dropped_mass_identity_trial(rng: np.random.Generator) -> tuple[Measured, Mea
 @bound(
     "identity",
     "eps = 1 - exp(-KL(kept || full)), eps the softmax mass of the dropped keys",
-    hypotheses=("the weights over the kept keys are those of the softmax, renormalised", "at least one key is kept"),
+    hypotheses=(
+        "full is the softmax over all keys, and kept its restriction to the kept keys, renormalised",
+        "at least one key is kept",
+    ),
     source="arXiv 2512.07647",
 )
 def dropped_mass_divergence(divergence: Real) -> Real:

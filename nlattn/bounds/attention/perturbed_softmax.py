@@ -14,7 +14,7 @@ __all__ = ["entrywise_output", "logit_perturbation", "normaliser_perturbation"]
 @bound(
     "always",
     "||o' - o|| <= tanh((max_j d_j - min_j d_j)/4) diam(V), d_j the errors of the scores of a row",
-    hypotheses=("o and o' are the softmax means of the values for scores s_j and s_j + d_j",),
+    hypotheses=("o and o' are the softmax means of the values V for scores s_j and s_j + d_j",),
     source="Elementary",
 )
 def logit_perturbation(errors: Floats, values: Floats) -> Floats:
@@ -51,7 +51,10 @@ def logit_perturbation_trial(rng: np.random.Generator) -> tuple[Measured, Measur
 @bound(
     "always",
     "||o' - o|| <= (1 - (1 - e^2)^(1/2))/e diam(V), if each weight of a row has a relative error of at most e < 1",
-    hypotheses=("o' = sum_j w_j (1 + d_j) v_j / sum_j w_j (1 + d_j), |d_j| <= e", "w_j >= 0, not all 0"),
+    hypotheses=(
+        "o is the mean of the values V with weights w_j, and o' that with weights w_j (1 + d_j), |d_j| <= e",
+        "w_j >= 0, not all 0",
+    ),
     source="Elementary; at most e diam(V), and about half of it for small e",
 )
 def entrywise_output(error: Real, values: Floats) -> Real:
@@ -90,7 +93,7 @@ def entrywise_output_trial(rng: np.random.Generator) -> tuple[Measured, Measured
 @bound(
     "always",
     "||(D'^-1 - D^-1) A||_2 <= e/(1 - e) ||D^-1 A||_2, if each normaliser has a relative error of at most e < 1",
-    hypotheses=("D = diag(A 1) and D' = diag(d'_i), |d'_i - d_i| <= e d_i", "A >= 0, no zero row"),
+    hypotheses=("D = diag(A 1) and D' = diag(d'_i), |d'_i - d_i| <= e d_i", "A is not negative and has no zero row"),
     source="Elementary",
 )
 def normaliser_perturbation(error: float, norm: float) -> float:

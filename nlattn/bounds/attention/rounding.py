@@ -14,7 +14,7 @@ from nlattn.problem.partials import Partial, merge_partials
 
 __all__ = ["merge_rounding", "online_softmax_rounding"]
 
-#: Relative error of exp, in units of the unit roundoff: what compiled and NumPy's exponentials stay within.
+#: Relative error of exp, in units of the unit roundoff: NumPy's in float32 reaches 3.6 on [-80, 0].
 EXP_ERROR = 4
 #: Unit roundoff of float32.
 UNIT = 2.0**-24
@@ -26,7 +26,7 @@ ROUNDED = "u is the unit roundoff; sums, products and quotients round to nearest
     "|o' - o| <= 2 c/(1 - c) max |o_t|, c = 1.02 (T + 3 + x + ln T) u, o' the merge of T parts in floating point",
     hypotheses=(
         ROUNDED,
-        "exp has a relative error of at most x u; u max |lse_t - max lse| <= 1/100; c <= 1/50",
+        "exp has a relative error of at most x u; u max |lse_t - max lse| <= 1/100 for the log-masses; c <= 1/50",
     ),
     source="Standard rounding analysis, with the entropy bound sum_t p_t |log p_t| <= ln T",
 )

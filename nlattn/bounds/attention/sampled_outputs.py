@@ -18,14 +18,20 @@ from nlattn.bounds.catalogue.typing import Floats, Measured
 
 __all__ = ["ratio_error", "ratio_identity", "ratio_variance"]
 
-RATIO = ("o' = n'/d', n' from the same keys, draws and weights as d', with the values", *HYPOTHESES)
+RATIO = (
+    "o is the output of a row, and o' = n'/d', where n' sums the values with the weights of the same keys as d'",
+    *HYPOTHESES,
+)
 
 
 @bound(
     "identity",
     "o' - o = (sum_j P_j (v_j - o) + sum_s w_s P_s (v_s - o)) / (d'/d), j over the heavy keys, s over the draws of "
     "others, w their weights, P the softmax",
-    hypotheses=("o' = n'/d' with n' = sum_j A_j v_j + sum_s w_s A_s v_s, d' = sum_j A_j + sum_s w_s A_s > 0",),
+    hypotheses=(
+        "o and d are the output and the normaliser of a row with weights A; o' = n'/d' with "
+        "n' = sum_j A_j v_j + sum_s w_s A_s v_s and d' = sum_j A_j + sum_s w_s A_s > 0",
+    ),
     source="Elementary",
 )
 def ratio_identity(

@@ -56,16 +56,7 @@ def stochastic_norm_trial(rng: np.random.Generator) -> tuple[Measured, Measured]
     source="Elementary; for L = S the right-hand side is the parameter alpha of arXiv 2310.05869",
 )
 def stable_rank_limit(weights: Floats) -> float:
-    """Stable rank of a softmax matrix.
-
-    Parameters
-    ----------
-    weights : array, shape (L, S)
-        P.
-
-    Returns
-    -------
-    float
+    """Stable rank of a softmax matrix; parameters as in `stochastic_norm`.
 
     Examples
     --------

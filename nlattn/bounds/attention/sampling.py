@@ -16,8 +16,8 @@ __all__ = ["HYPOTHESES", "SIZE", "SOURCE", "SampledProblem", "draw_keys", "light
 
 SOURCE = "The variance of a sum over independent draws"
 HYPOTHESES = (
-    "d' sums the heavy keys of a row exactly, and 1/(m p_l) times each of m keys l that are drawn independently with "
-    "probabilities p and are not heavy",
+    "d is the softmax normaliser of a row, and d' an estimate: the sum over the heavy keys, and 1/(m p_l) times the "
+    "term of each key l that is not heavy among m keys drawn independently with probabilities p",
     "p_j > 0 for every key that is not heavy; which keys are heavy does not depend on the draws",
 )
 #: Draws of each replicate, and how many replicates one experiment has.
@@ -74,5 +74,5 @@ def sampled_problem(rng: np.random.Generator, heavy: int = 4) -> SampledProblem:
 def draw_keys(probabilities: Floats, rng: np.random.Generator) -> tuple[NDArray[np.int64], Floats]:
     """Independent samples (REPLICATES, SIZE): keys, and the logarithms of their weights 1 / (SIZE p)."""
     sample = importance_sample(probabilities, REPLICATES * SIZE, rng=rng)
-    index, log_weight = (x.reshape(REPLICATES, SIZE) for x in sample)
+    index, log_weight = (np.asarray(x).reshape(REPLICATES, SIZE) for x in sample)
     return index, log_weight + math.log(REPLICATES)

@@ -6,13 +6,17 @@ from typing import Any, Literal, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Kind", "Measured", "Real", "Trial"]
+from nlattn.arrays.typing import Array
+
+__all__ = ["Floats", "Kind", "Measured", "Real", "RealOnAny", "Trial"]
 
 #: NumPy arrays in double precision; the docstrings give their shapes.
 Floats: TypeAlias = NDArray[np.float64]
 
 #: A number, or an array of numbers for each of which a bound is computed.
 Real = TypeVar("Real", float, Floats)
+#: The same for bounds that work on any array library.
+RealOnAny = TypeVar("RealOnAny", float, Array)
 
 #: How measured and bound are compared.
 #: "always": measured <= bound in every trial. "identity": measured == bound in every trial, to rounding.

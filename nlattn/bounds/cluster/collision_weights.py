@@ -14,7 +14,7 @@ from nlattn.cluster import hyperplane_codes
 __all__ = ["collision_count_variance", "collision_union_variance"]
 
 HYPOTHESES = (
-    "codes of R rounds of b hyperplanes, all normals independent N(0, I_d) vectors",
+    "the codes are of R rounds with b hyperplanes each, whose normals are independent N(0, I_d) vectors",
     "neither the query nor a key is 0, and no key is opposite to the query",
 )
 JOINT = "p_jl = (1 - (t_j + t_l + t_jl)/(2 pi))^b, t the angles of query and key and of two keys, p_j = p_jj"

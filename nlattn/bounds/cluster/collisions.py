@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from nlattn.bounds.catalogue.decorators import bound, experiment
-from nlattn.bounds.catalogue.typing import Floats, Measured, Real
+from nlattn.bounds.catalogue.typing import Floats, Measured, RealOnAny
 from nlattn.cluster import (
     cross_polytope_codes,
     cross_polytope_collision_probability,
@@ -30,7 +30,7 @@ NOT_ZERO = "neither point is 0"
     hypotheses=("the normals of the hyperplanes are independent N(0, I_d) vectors", NOT_ZERO),
     source="Goemans and Williamson, DOI 10.1145/227683.227684; Charikar, DOI 10.1145/509907.509965",
 )
-def hyperplane_collision(angle: Real, bits: int) -> Real:
+def hyperplane_collision(angle: RealOnAny, bits: int) -> RealOnAny:
     """Probability that two hyperplane codes agree.
 
     Parameters
@@ -67,7 +67,7 @@ def hyperplane_collision_trial(rng: np.random.Generator) -> tuple[Measured, Meas
     hypotheses=("the m rows of the projection are independent N(0, I_d) vectors", NOT_ZERO),
     source="Derived; the hash is that of arXiv 1509.02897",
 )
-def cross_polytope_collision(angle: Real, size: int) -> Real:
+def cross_polytope_collision(angle: RealOnAny, size: int) -> RealOnAny:
     """Probability that two cross-polytope codes agree.
 
     Parameters
@@ -101,10 +101,13 @@ def cross_polytope_collision_trial(rng: np.random.Generator) -> tuple[Measured, 
 @bound(
     "moment",
     "P(strips agree) = 2 Phi(t) - 1 - (2 / pi)^(1/2) (1 - e^(-t^2 / 2)) / t, t = width / ||x - y||",
-    hypotheses=("the row is N(0, I_d)", "the offset is uniform on [0, width), independent of it"),
+    hypotheses=(
+        "the projection has one row, an N(0, I_d) vector",
+        "the offset is uniform on [0, width), independent of it",
+    ),
     source="Datar, Immorlica, Indyk and Mirrokni, DOI 10.1145/997817.997857",
 )
-def p_stable_collision(distance: Real, width: float) -> Real:
+def p_stable_collision(distance: RealOnAny, width: float) -> RealOnAny:
     """Probability that two points fall into one strip.
 
     Parameters

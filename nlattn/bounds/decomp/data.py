@@ -25,7 +25,7 @@ def mixed(rng: np.random.Generator, shape: tuple[int, ...], factor: Callable[[in
     """A random tensor, multiplied along each mode by ``factor(size)``, a square matrix."""
     x = rng.standard_normal(shape)
     for mode, size in enumerate(shape):
-        x = mode_product(x, factor(size), mode)
+        x = np.asarray(mode_product(x, factor(size), mode))
     return x
 
 

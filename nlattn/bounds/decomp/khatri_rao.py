@@ -53,7 +53,7 @@ def khatri_rao_leverage_trial(rng: np.random.Generator) -> tuple[Measured, Measu
     factors = [rng.standard_t(2, size=(size, 4)) for size in (6, 7, 8)]
     factors[1][:, 3] = factors[1][:, 0]
     limit = khatri_rao_leverage(*(_leverage(a) for a in factors))
-    scores = _leverage(khatri_rao(factors))
+    scores = _leverage(np.asarray(khatri_rao(factors)))
     row = np.argmax(scores / limit)
     return scores[row], limit[row]
 

@@ -62,7 +62,7 @@ def tensor_train_error_trial(rng: np.random.Generator) -> tuple[Measured, Measur
     source=SOURCE,
 )
 def tensor_train_discarded(discarded: Sequence[float]) -> float:
-    """Error of the tensor train from successive SVDs.
+    """Frobenius norm of the error of the tensor train from successive SVDs.
 
     Parameters
     ----------
@@ -72,7 +72,6 @@ def tensor_train_discarded(discarded: Sequence[float]) -> float:
     Returns
     -------
     float
-        The Frobenius norm of the error.
 
     Examples
     --------

@@ -24,7 +24,9 @@ SHAPE, RANKS = (9, 8, 7), (3, 4, 2)
 @bound(
     "always",
     "||X - X'||^2 <= sum_k tail_k, tail_k = sum_{i > R_k} sigma_i(X_(k))^2, X' from HOSVD or ST-HOSVD",
-    hypotheses=("the factors hold leading singular vectors: of X_(k), or of what earlier modes have left of it",),
+    hypotheses=(
+        "the factors hold leading left singular vectors of X_(k), or for ST-HOSVD of what earlier modes have left",
+    ),
     source="DOI 10.1137/S0895479896305696; 10.1137/110836067",
 )
 def hosvd_error(spectra: Spectra, ranks: Sequence[int]) -> float:
@@ -93,7 +95,7 @@ def sthosvd_error_trial(rng: np.random.Generator) -> tuple[Measured, Measured]:
     for k in order:
         u, values, _ = np.linalg.svd(unfold(core, k), full_matrices=False)
         discarded.append(np.sum(values[RANKS[k] :] ** 2))
-        core = mode_product(core, u[:, : RANKS[k]].T, k)
+        core = np.asarray(mode_product(core, u[:, : RANKS[k]].T, k))
     return np.linalg.norm(x - tucker(x, RANKS, order=order).to_tensor()), sthosvd_error(discarded)
 
 
@@ -133,7 +135,7 @@ def tucker_quasi_optimality_trial(rng: np.random.Generator) -> tuple[Measured, M
     ranks = (3, 4, 7)
     y = rng.standard_normal(ranks)
     for k, (size, r) in enumerate(zip(SHAPE, ranks, strict=True)):
-        y = mode_product(y, rng.standard_normal((size, r)), k)
+        y = np.asarray(mode_product(y, rng.standard_normal((size, r)), k))
     x = noisy(rng, y)
     method = rng.choice(["hosvd", "sthosvd", "hooi"])
     error = np.linalg.norm(x - tucker(x, ranks, method=method, tol=1e-3).to_tensor())
@@ -172,10 +174,10 @@ def tucker_lower_bound_trial(rng: np.random.Generator) -> tuple[Measured, Measur
     "mean",
     "E ||X - X'||^2 <= sum_k (1 + R_k / (p - 1)) tail_k, X' from randomised ST-HOSVD with oversampling p",
     hypotheses=(
-        "Gaussian test matrices with R_k + p columns, independent of each other and of X",
+        "the test matrices are standard normal, with R_k + p columns, and independent of each other and of X",
         "p >= 2",
-        "no power iterations",
-        "real X; tail_k = sum_{i > R_k} sigma_i(X_(k))^2",
+        "there are no power iterations",
+        "X is real; tail_k = sum_{i > R_k} sigma_i(X_(k))^2",
     ),
     source="arXiv 1905.07311, from Theorem 10.5 of arXiv 0909.4061",
 )

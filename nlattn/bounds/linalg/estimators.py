@@ -1,6 +1,6 @@
 """Estimates of traces, limits of norms, and leave-one-out errors."""
 
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from nlattn.bounds.catalogue.decorators import bound, experiment
 from nlattn.bounds.catalogue.typing import Floats, Measured
 from nlattn.linalg import frobenius_norm_bound, leave_one_out_range, spectral_norm_bound, trace_estimate
 from nlattn.linalg._norms import chernoff_factor
+from nlattn.linalg._trace import Test as TestVector
 
 __all__ = ["frobenius_norm_limit", "leave_one_out_mean", "spectral_norm_limit", "trace_variance"]
-
-TestVector: TypeAlias = Literal["sign", "gaussian"]
 
 FAILURE = 0.05
 SPECTRUM = 0.8 ** np.arange(12.0)

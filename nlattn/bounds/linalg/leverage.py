@@ -59,7 +59,7 @@ def sketched_leverage_trial(rng: np.random.Generator) -> tuple[Measured, Measure
     "||U^T S^T S U - I||_2 <= e for m >= (2 k / (b e^2)) (1 + e/3) log(2 k / delta) rows drawn with p_i >= b t_i / k, "
     "except with probability delta",
     hypotheses=(
-        "U (n x k) is orthonormal with leverage scores t_i = |u_i|^2, sum k",
+        "U (n x k) has orthonormal columns and leverage scores t_i = |u_i|^2, which add up to k",
         "S draws m rows independently, with probabilities p_i, and divides them by (m p_i)^(1/2); 0 < b <= 1",
     ),
     source="arXiv 1411.4357, Theorem 17, with constants from the matrix Bernstein inequality, arXiv 1501.01571",
@@ -144,4 +144,5 @@ def sampled_product_error_trial(rng: np.random.Generator) -> tuple[Measured, Mea
     a, b = rng.standard_normal((3, 20)), rng.standard_normal((20, 2))
     kind = rng.choice(["optimal", "rows", "uniform"])
     error = np.linalg.norm(sampled_product(a, b, 8, kind=kind, rng=rng) - a @ b) ** 2
-    return error, sampled_product_error(a, b, product_probabilities(a, b, kind), 8)
+    probabilities = np.asarray(product_probabilities(a, b, kind))
+    return error, sampled_product_error(a, b, probabilities, 8)

@@ -21,6 +21,7 @@ __all__ = [
 
 SPECTRUM = 1 / np.arange(1.0, 41) ** 2
 RANDOM = "each pivot is drawn with probability proportional to the diagonal of what is left"
+PARTIAL = ("A is symmetric positive semidefinite", "F is a partial Cholesky factor, whatever the pivots")
 
 
 @bound(
@@ -149,7 +150,7 @@ def random_pivot_count_trial(rng: np.random.Generator) -> tuple[Measured, Measur
 @bound(
     "always",
     "||A - F F^T||_2 <= sum_i d_i, d the diagonal of A - F F^T",
-    hypotheses=("A is symmetric positive semidefinite", "F is a partial Cholesky factor, whatever the pivots"),
+    hypotheses=PARTIAL,
     source="The trace of a semidefinite matrix bounds its norm",
 )
 def pivoted_cholesky_spectral(residual: Floats) -> float:
@@ -183,7 +184,7 @@ def pivoted_cholesky_spectral_trial(rng: np.random.Generator) -> tuple[Measured,
 @bound(
     "always",
     "|A - F F^T|_ij <= (d_i d_j)^(1/2), d the diagonal of A - F F^T",
-    hypotheses=("A is symmetric positive semidefinite", "F is a partial Cholesky factor, whatever the pivots"),
+    hypotheses=PARTIAL,
     source="The 2 x 2 minors of a semidefinite matrix are not negative",
 )
 def pivoted_cholesky_entries(residual: Floats) -> Floats:
@@ -217,4 +218,5 @@ def _left(rng: np.random.Generator) -> tuple[Floats, Floats]:
     """What eight pivots leave of a matrix, and its diagonal as `pivoted_cholesky` returns it."""
     a = psd(SPECTRUM, rng)
     found = pivoted_cholesky(a, 8, pivoting=rng.choice(["random", "greedy"]), rng=rng)
-    return a - found.factor @ found.factor.T, found.residual
+    factor = np.asarray(found.factor)
+    return a - factor @ factor.T, np.asarray(found.residual)

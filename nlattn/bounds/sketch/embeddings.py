@@ -10,14 +10,14 @@ from nlattn.sketch import count_sketch, gaussian_sketch, srht_sketch
 
 __all__ = ["count_sketch_embedding", "gaussian_embedding", "srht_embedding"]
 
-ORTHONORMAL = "U (n, k) has orthonormal columns and does not depend on S"
+ORTHONORMAL = "U (n x k) has orthonormal columns and does not depend on S"
 FAILURE = 0.05
 
 
 @bound(
     "probability",
     "max_i |sigma_i(S U) - 1| <= sqrt(k / m) + sqrt(2 ln(2 / failure) / m)",
-    hypotheses=("S from gaussian_sketch", ORTHONORMAL),
+    hypotheses=("S is an m x n sketch from gaussian_sketch", ORTHONORMAL),
     source="Davidson and Szarek 2001, Theorem II.13, DOI 10.1016/S1874-5849(01)80010-3",
 )
 def gaussian_embedding(k: int, m: int, failure: float) -> float:
@@ -56,7 +56,10 @@ def gaussian_embedding_trial(rng: np.random.Generator) -> tuple[Measured, Measur
 @bound(
     "probability",
     "|U^T S^T S U - I|_F <= sqrt(k (k + 1) / (m failure))",
-    hypotheses=("S from count_sketch (balanced or not), sparse_sign_sketch or srht_sketch", ORTHONORMAL),
+    hypotheses=(
+        "S is an m x n sketch from count_sketch (balanced or not), sparse_sign_sketch or srht_sketch",
+        ORTHONORMAL,
+    ),
     source="arXiv 1211.1002 (Nelson and Nguyen); second moment and Markov's inequality",
 )
 def count_sketch_embedding(k: int, m: int, failure: float) -> float:
@@ -83,7 +86,7 @@ def count_sketch_embedding_trial(rng: np.random.Generator) -> tuple[Measured, Me
 @bound(
     "probability",
     "|U^T S^T S U - I|_2 <= (sqrt(k) + sqrt(2 ln(2 N / failure))) sqrt(3 ln(4 k / failure) / m), N = 2^ceil(log2 n)",
-    hypotheses=("S from srht_sketch", ORTHONORMAL, "the right-hand side is at most 1"),
+    hypotheses=("S is an m x n sketch from srht_sketch", ORTHONORMAL, "the right-hand side is at most 1"),
     source="After Tropp, arXiv 1011.1595, with explicit failure probability; derived in the proof",
 )
 def srht_embedding(n: int, k: int, m: int, failure: float) -> float:

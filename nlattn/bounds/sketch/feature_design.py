@@ -56,9 +56,13 @@ def stabilised_denominator_trial(rng: np.random.Generator) -> tuple[Measured, Me
 
 @bound(
     "always",
-    "mean log(E k^2 / e^(2 x.y)) over pairs is for the optimal covariance at most that of variances v_l on axes b_l, "
-    "sum_l (log(v_l (2 v_l - 1)^(-1/2)) + mean ((x + y).b_l)^2 / (2 v_l - 1)); k a product of two features",
-    hypotheses=("all v_l > 1/2", "the axes b_l are orthonormal"),
+    "the mean over pairs of log(E k^2 / e^(2 x.y)) is for the optimal covariance at most that for variances v_l on "
+    "axes b_l, which is sum_l (log(v_l (2 v_l - 1)^(-1/2)) + mean ((x + y).b_l)^2 / (2 v_l - 1))",
+    hypotheses=(
+        "k is the product of two weighted positive features of one direction",
+        "all v_l > 1/2",
+        "the axes b_l are orthonormal",
+    ),
     source="Derived; the covariance is that of arXiv 2302.00787",
 )
 def optimal_second_moment(x: Floats, y: Floats, variance: Floats, basis: Floats) -> float:
@@ -93,7 +97,7 @@ def optimal_second_moment(x: Floats, y: Floats, variance: Floats, basis: Floats)
 def optimal_second_moment_trial(rng: np.random.Generator) -> tuple[Measured, Measured]:
     d = 4
     x, y = (rng.standard_normal((n, d)) * rng.uniform(0.2, 1.5, d) + rng.uniform(0, 0.5, d) for n in (12, 9))
-    variance, axes = optimal_covariance(x, y)
+    variance, axes = map(np.asarray, optimal_covariance(x, y))
     # Other choices, near the optimum and far from it.
     step = rng.choice((0.03, 0.3, 1.0))
     turned, _ = np.linalg.qr(axes + step * rng.standard_normal((d, d)))
@@ -103,9 +107,9 @@ def optimal_second_moment_trial(rng: np.random.Generator) -> tuple[Measured, Mea
 
 @bound(
     "identity",
-    "mean ||x + y||^2 over pairs of balanced queries and keys is 2 ||M^(1/2) N^(1/2)||_*, M and N the second moments "
-    "of the centred ones",
-    hypotheses=("query and key are balanced by the full matrix and centred", "M and N have full rank"),
+    "the mean of ||x + y||^2 over all pairs of balanced queries and keys is 2 ||M^(1/2) N^(1/2)||_*, M and N the "
+    "second moments of the centred queries and keys",
+    hypotheses=("queries and keys are centred, and balanced by a full matrix", "M and N have full rank"),
     source="Derived",
 )
 def balanced_mean(query: Floats, key: Floats) -> float:

@@ -14,8 +14,8 @@ SOURCE = "arXiv 2009.14794, Lemma 2"
 
 @bound(
     "moment",
-    "E (k / e^(x.y) - 1)^2 = (e^phi - 1) / m, phi = ||x + y||^2, k from m positive features",
-    hypotheses=GAUSSIAN,
+    "E (k / e^(x.y) - 1)^2 = (e^phi - 1) / m, phi = ||x + y||^2",
+    hypotheses=(*GAUSSIAN, "k is the estimate from m positive features"),
     source=SOURCE,
 )
 def positive_variance(phi: Real, features: int) -> Real:
@@ -50,8 +50,8 @@ def positive_variance_trial(rng: np.random.Generator) -> tuple[Measured, Measure
 
 @bound(
     "moment",
-    "E (k / e^(x.y) - 1)^2 = (cosh phi - 1) / m, phi = ||x + y||^2, k from hyperbolic features of m directions",
-    hypotheses=GAUSSIAN,
+    "E (k / e^(x.y) - 1)^2 = (cosh phi - 1) / m, phi = ||x + y||^2",
+    hypotheses=(*GAUSSIAN, "k is the estimate from hyperbolic features of m directions"),
     source=SOURCE,
 )
 def hyperbolic_variance(phi: Real, features: int) -> Real:
@@ -86,8 +86,8 @@ def hyperbolic_variance_trial(rng: np.random.Generator) -> tuple[Measured, Measu
 
 @bound(
     "moment",
-    "E (k / e^(-u/2) - 1)^2 = (cosh u - 1) / m, u = ||x - y||^2, k from trigonometric features of m directions",
-    hypotheses=GAUSSIAN,
+    "E (k / e^(-u/2) - 1)^2 = (cosh u - 1) / m, u = ||x - y||^2",
+    hypotheses=(*GAUSSIAN, "k is the estimate from trigonometric features of m directions"),
     source=SOURCE,
 )
 def trigonometric_variance(u: Real, features: int) -> Real:
@@ -122,8 +122,8 @@ def trigonometric_variance_trial(rng: np.random.Generator) -> tuple[Measured, Me
 
 @bound(
     "moment",
-    "E (k / e^(x.y) - 1)^2 = (prod_l v_l (2 v_l - 1)^(-1/2) e^(z_l^2 / (2 v_l - 1)) - 1) / m, z = x + y, variances v_l",
-    hypotheses=(*GAUSSIAN, "all v_l > 1/2"),
+    "E (k / e^(x.y) - 1)^2 = (prod_l v_l (2 v_l - 1)^(-1/2) e^(z_l^2 / (2 v_l - 1)) - 1) / m, z = x + y",
+    hypotheses=(*GAUSSIAN, "k is the estimate from m positive features of variances v_l, all v_l > 1/2"),
     source="arXiv 2205.15317 for equal v_l",
 )
 def weighted_positive_variance(

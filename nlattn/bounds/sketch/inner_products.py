@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, TypeAlias, get_args
+from typing import TypeAlias, get_args
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from nlattn.bounds.catalogue.decorators import bound, experiment
 from nlattn.bounds.catalogue.typing import Floats, Measured
 from nlattn.bounds.sketch.vectors import unit_pair
 from nlattn.sketch import Sketch, count_sketch, gaussian_sketch, sketch_operator, sparse_sign_sketch
+from nlattn.sketch._factory import SketchKind
 
 __all__ = [
     "balanced_count_sketch_variance",
@@ -21,7 +22,6 @@ __all__ = [
     "srht_variance",
 ]
 
-SketchKind: TypeAlias = Literal["gaussian", "sparse_sign", "count", "balanced_count", "srht"]
 InnerProductVariance: TypeAlias = Callable[[Floats, Floats, int], float]
 
 SOURCE = "Derived in the proof"
@@ -34,7 +34,7 @@ SIGNED = "(|x|^2 |y|^2 + (x.y)^2 - 2 sum_i x_i^2 y_i^2)"
     "moment",
     "E |A^T S^T S B - A^T B|_F^2 = c (|A|_F^2 |B|_F^2 + |A^T B|_F^2 - 2 sum_i |a_i|^2 |b_i|^2), a_i and b_i the rows; "
     "c = 1/m, or (N / m - 1) / (N - 1) for balanced_count and srht; no last term for gaussian",
-    hypotheses=("S from sketch_operator", "A and B do not depend on S"),
+    hypotheses=("S is an m x n sketch from sketch_operator, of the given kind", "A and B do not depend on S"),
     source=SOURCE,
 )
 def sketched_product(A: Floats, B: Floats, m: int, kind: SketchKind) -> float:
@@ -80,7 +80,7 @@ def sketched_product_trial(rng: np.random.Generator) -> tuple[Measured, Measured
 @bound(
     "moment",
     f"{ERROR} = (|x|^2 |y|^2 + (x.y)^2) / m",
-    hypotheses=("S from gaussian_sketch", FIXED),
+    hypotheses=("S is an m x n sketch from gaussian_sketch", FIXED),
     source=SOURCE,
 )
 def gaussian_variance(x: Floats, y: Floats, m: int) -> float:
@@ -110,7 +110,7 @@ def gaussian_variance_trial(rng: np.random.Generator) -> tuple[Measured, Measure
     return _independent_columns(rng, gaussian_sketch, gaussian_variance)
 
 
-@bound("moment", f"{ERROR} = {SIGNED} / m", hypotheses=("S from count_sketch", FIXED), source=SOURCE)
+@bound("moment", f"{ERROR} = {SIGNED} / m", hypotheses=("S is an m x n sketch from count_sketch", FIXED), source=SOURCE)
 def count_sketch_variance(x: Floats, y: Floats, m: int) -> float:
     """Variance of an inner product after a CountSketch; parameters as in `gaussian_variance`.
 
@@ -131,7 +131,7 @@ def count_sketch_variance_trial(rng: np.random.Generator) -> tuple[Measured, Mea
 @bound(
     "moment",
     f"{ERROR} = {SIGNED} / m, whatever the number of nonzeros",
-    hypotheses=("S from sparse_sign_sketch", FIXED),
+    hypotheses=("S is an m x n sketch from sparse_sign_sketch", FIXED),
     source=SOURCE,
 )
 def sparse_sign_variance(x: Floats, y: Floats, m: int) -> float:
@@ -154,7 +154,7 @@ def sparse_sign_variance_trial(rng: np.random.Generator) -> tuple[Measured, Meas
 @bound(
     "moment",
     f"{ERROR} = {SIGNED} (N / m - 1) / (N - 1), N = m ceil(n / m)",
-    hypotheses=("S from count_sketch with balanced=True", FIXED),
+    hypotheses=("S is an m x n sketch from count_sketch with balanced=True", FIXED),
     source=SOURCE,
 )
 def balanced_count_sketch_variance(x: Floats, y: Floats, m: int) -> float:
@@ -177,7 +177,7 @@ def balanced_count_sketch_variance_trial(rng: np.random.Generator) -> tuple[Meas
 @bound(
     "moment",
     f"{ERROR} = {SIGNED} (N / m - 1) / (N - 1), N = 2^ceil(log2 n)",
-    hypotheses=("S from srht_sketch", FIXED),
+    hypotheses=("S is an m x n sketch from srht_sketch", FIXED),
     source=SOURCE,
 )
 def srht_variance(x: Floats, y: Floats, m: int) -> float:

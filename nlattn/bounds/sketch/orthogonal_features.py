@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 HAAR_BLOCKS = (
-    "the projection is made of independent blocks of d rows, the last one cut: rows of Haar orthogonal matrices"
+    "the projection is made of independent blocks, each of the d rows of a Haar orthogonal matrix, the last one cut"
 )
-HYPOTHESES = (HAAR_BLOCKS, "the rows have independent chi_d lengths")
+HYPOTHESES = (HAAR_BLOCKS, "the lengths of the rows are independent, distributed as those of N(0, I_d) vectors")
 WHERE = "with p the fraction of the m^2 pairs of rows that are in one block and c(t) = e^(-t) 1F1(d; d/2; t/2) - 1"
 
 
 @bound(
     "moment",
     f"E (k / e^(x.y) - 1)^2 = (e^phi - 1) / m + p c(phi), phi = ||x + y||^2, {WHERE}",
-    hypotheses=HYPOTHESES,
+    hypotheses=(*HYPOTHESES, "k is the estimate from positive features of m directions"),
     source="Derived; the inequality is Theorem 2 of arXiv 2009.14794",
 )
 def orthogonal_positive_variance(phi: Real, features: int, dimension: int, *, variance: float = 1.0) -> Real:
@@ -80,7 +80,7 @@ def orthogonal_positive_variance_trial(rng: np.random.Generator) -> tuple[Measur
 @bound(
     "moment",
     f"E (k / e^(x.y) - 1)^2 = (cosh phi - 1) / m + p c(phi), phi = ||x + y||^2, {WHERE}",
-    hypotheses=HYPOTHESES,
+    hypotheses=(*HYPOTHESES, "k is the estimate from hyperbolic features of m directions"),
     source="Derived",
 )
 def orthogonal_hyperbolic_variance(phi: Real, features: int, dimension: int) -> Real:
@@ -90,10 +90,8 @@ def orthogonal_hyperbolic_variance(phi: Real, features: int, dimension: int) -> 
     ----------
     phi : float or array
         ||x + y||^2.
-    features : int
-        m, the number of directions; there are twice as many features.
-    dimension : int
-        d.
+    features, dimension : int
+        m, the number of directions, of which each gives two features; and d.
 
     Returns
     -------
@@ -117,7 +115,7 @@ def orthogonal_hyperbolic_variance_trial(rng: np.random.Generator) -> tuple[Meas
 @bound(
     "moment",
     f"E (k / e^(-u/2) - 1)^2 = (cosh u - 1) / m + p c(-u), u = ||x - y||^2, {WHERE}",
-    hypotheses=HYPOTHESES,
+    hypotheses=(*HYPOTHESES, "k is the estimate from trigonometric features of m directions"),
     source="Derived",
 )
 def orthogonal_trigonometric_variance(u: Real, features: int, dimension: int) -> Real:

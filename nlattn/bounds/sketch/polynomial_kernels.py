@@ -25,7 +25,7 @@ SOURCE = "Derived in the proof"
     "E (phi(x).phi(y) - s^p)^2 = ((s^2 + a)^p + (s^2 + b)^p - 2 s^2p) / m "
     "+ gcd(2, m) ((s^2 + a + b)^p - (s^2 + a)^p - (s^2 + b)^p + s^2p) / m^2, "
     "s = x.y, q = sum_i x_i^2 y_i^2, a = |x|^2 |y|^2 - q, b = s^2 - q",
-    hypotheses=("phi from TensorSketch of degree p", FIXED),
+    hypotheses=("phi is a TensorSketch of degree p with m features", FIXED),
     source=SOURCE,
 )
 def tensor_sketch_variance(x: Floats, y: Floats, m: int, degree: int) -> float:
@@ -72,7 +72,7 @@ def tensor_sketch_variance_trial(rng: np.random.Generator) -> tuple[Measured, Me
     "mean",
     "E |K' - K|_F^2 <= (2 (2^p - 1) / m + gcd(2, m) (3^p - 2^(p+1) + 1) / m^2) sum_i |x_i|^2p sum_j |y_j|^2p, "
     "K'_ij = phi(x_i).phi(y_j), K_ij = (x_i.y_j)^p",
-    hypotheses=("phi from TensorSketch of degree p", FIXED),
+    hypotheses=("phi is a TensorSketch of degree p with m features", FIXED),
     source="Derived in the proof; compare arXiv 2505.08146 (Pham and Pagh)",
 )
 def tensor_sketch_kernel_error(x: Floats, y: Floats, m: int, degree: int) -> float:
@@ -112,7 +112,7 @@ def tensor_sketch_kernel_error_trial(rng: np.random.Generator) -> tuple[Measured
     "moment",
     "E (phi(x).phi(y) - s^p)^2 = w_p - s^2p, where w_1 = s^2, u_1 = |x|^2 |y|^2, and for halves i, j of p "
     "w_p = (1 - 1/r) w_i w_j + g / r, u_p = (1 - 1/r) u_i u_j + g / r, g = (u_i + 2 w_i) (u_j + 2 w_j)",
-    hypotheses=("phi from PolynomialSketch of degree p, kind 'gaussian'", FIXED),
+    hypotheses=("phi is a PolynomialSketch of degree p with r features, kind 'gaussian'", FIXED),
     source=SOURCE,
 )
 def polynomial_sketch_variance(x: Floats, y: Floats, r: int, degree: int) -> float:
@@ -120,11 +120,10 @@ def polynomial_sketch_variance(x: Floats, y: Floats, r: int, degree: int) -> flo
 
     Parameters
     ----------
-    x, y : array, shape (d,)
+    x, y, degree
+        As in `tensor_sketch_variance`.
     r : int
         Number of features.
-    degree : int
-        p.
 
     Returns
     -------
@@ -152,7 +151,10 @@ def polynomial_sketch_variance_trial(rng: np.random.Generator) -> tuple[Measured
 @bound(
     "moment",
     "E phi(x).phi(y) = s^p + V, V the variance of the sketch of degree p/2",
-    hypotheses=("phi from PolynomialSketch of even degree p, kind 'gaussian', nonnegative=True", FIXED),
+    hypotheses=(
+        "phi is a PolynomialSketch of even degree p with r features before squaring, kind 'gaussian', nonnegative=True",
+        FIXED,
+    ),
     source=SOURCE,
 )
 def self_tensored_mean(x: Floats, y: Floats, r: int, degree: int) -> float:

@@ -15,8 +15,11 @@ __all__ = ["regularised_softmax", "regularised_softmax_variance"]
 
 @bound(
     "always",
-    "1 - E k / e^(x.y) <= 1 - e^(-phi^2 / (4 d)), phi = ||x + y||^2, k from positive features of sphere directions",
-    hypotheses=("each direction is uniformly distributed on the sphere of radius d^(1/2)",),
+    "1 - E k / e^(x.y) <= 1 - e^(-phi^2 / (4 d)), phi = ||x + y||^2",
+    hypotheses=(
+        "each direction is uniformly distributed on the sphere of radius d^(1/2)",
+        "k is the estimate from positive features of these directions",
+    ),
     source="Derived; arXiv 2009.14794, Theorem 1, has an asymptotic form",
 )
 def regularised_softmax(phi: Real, dimension: int) -> Real:
@@ -54,7 +57,11 @@ def regularised_softmax_trial(rng: np.random.Generator) -> tuple[Measured, Measu
     "moment",
     "E (k / E k - 1)^2 = (0F1(d/2; d phi) / K^2 - 1) / m + p (0F1(d/2; d phi / 2) / K^2 - 1), K = 0F1(d/2; d phi / 4), "
     "p the fraction of the m^2 pairs of rows that are in one block",
-    hypotheses=(HAAR_BLOCKS, "all rows have length d^(1/2)"),
+    hypotheses=(
+        HAAR_BLOCKS,
+        "all rows have length d^(1/2)",
+        "k is the estimate from positive features of m directions",
+    ),
     source="Derived",
 )
 def regularised_softmax_variance(phi: Real, features: int, dimension: int) -> Real:

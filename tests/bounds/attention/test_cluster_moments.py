@@ -1,4 +1,4 @@
-"""Clusters replaced by their moments."""
+"""Clusters of keys replaced by their moments: where the bounds are attained, and what breaks them."""
 
 import warnings
 
@@ -16,7 +16,7 @@ def array(*numbers):
 @pytest.mark.parametrize(("few", "many"), [(1, 1), (1, 5), (2, 9)])
 @pytest.mark.parametrize("radius", [1e-3, 0.7, 6.0])
 def test_mass_of_two_values(few, many, radius):
-    """monopole_mass and monopole_share are attained by two values; without the variance by opposite ones."""
+    """Two values attain monopole_mass and monopole_share; without the variance two opposite values do."""
     x = np.asarray([radius] * few + [-radius * few / many] * many)
     variance = np.mean(x**2)
     np.testing.assert_allclose(monopole_mass(array(radius), array(variance))[0], np.mean(np.exp(x)), rtol=1e-13)
@@ -29,7 +29,7 @@ def test_mass_of_two_values(few, many, radius):
 
 
 def test_monopole_mass_grows():
-    """With radius and variance, from 1 to cosh r; monopole_share falls."""
+    """monopole_mass grows with radius and variance from 1 to cosh r, and monopole_share falls with the variance."""
     radius, variance = np.linspace(0, 3, 31)[:, None], np.linspace(0, 9, 91)[None]
     for function, sign in ((monopole_mass, 1), (monopole_share, -1)):
         table = sign * function(radius, np.minimum(variance, radius**2))
@@ -42,7 +42,7 @@ def test_monopole_mass_grows():
 
 
 def test_monopole_mass_needs_the_mean():
-    """Differences from another point than the mean: more mass than monopole_mass, or less than monopole_share says."""
+    """Differences from another point than the mean may have more mass than monopole_mass or monopole_share allows."""
     x = array(0.5, 0.5, 0.2)
     assert np.mean(np.exp(x)) > monopole_mass(array(0.5), array(np.mean(x**2)))[0]
     assert 1 / np.mean(np.exp(-x)) > monopole_share(array(0.5), array(np.mean(x**2)))[0]
@@ -55,7 +55,7 @@ def attention(scores, values):
 
 @pytest.mark.parametrize("radius", [1e-4, 0.1, 1.0])
 def test_monopole_output_of_two_keys(radius):
-    """Keys at +-r, values at +-1: the error is tanh r, and the bound sinh r, of which nothing is off the mean."""
+    """For keys at +-r with values +-1 the error is tanh r and the bound sinh r."""
     error = attention(array(radius, -radius), array(1, -1))
     one = np.ones((1, 1))
     bound = monopole_output(0 * one, radius * one, one[0], 0 * one, 0 * one)[0]
@@ -70,7 +70,7 @@ def test_monopole_output_of_two_keys(radius):
 
 
 def test_monopole_output_needs_the_means():
-    """One key of a cluster in place of the mean of all."""
+    """One key in place of the mean of its cluster: the error exceeds the bound."""
     scores, values = array(0.0, 0.3, 0.3, 0.3), np.asarray([[0.0], [0.1], [0.1], [0.1]])
     exact = attention(np.concatenate([scores, [0.0]]), np.concatenate([values, [[5.0]]]))
 
@@ -88,8 +88,8 @@ def test_monopole_output_needs_the_means():
     assert error > 2 * limit
 
 
-def moments(size, order, dipole, radius=None):
-    """Error and bound for one query, two clusters of differences of scores of about `size`, and one key apart."""
+def moments(size, order, dipole):
+    """Error and arguments of the bound for one query, two clusters whose scores differ by about `size`, and one key."""
     rng = np.random.default_rng(1)
     x, values = size * rng.standard_normal((2, 7)), rng.standard_normal((2, 7, 3))
     x -= np.mean(x, axis=1, keepdims=True)
@@ -121,7 +121,7 @@ def moments(size, order, dipole, radius=None):
 
 @pytest.mark.parametrize(("order", "dipole", "power"), [(0, False, 1), (2, False, 1), (0, True, 2), (2, True, 2)])
 def test_multipole_output_orders(order, dipole, power):
-    """Error and multipole_output fall together, of second order with dipoles; and the mass matters."""
+    """The error and multipole_output are of first order in the size, with dipoles of second order."""
     errors, bounds = [], []
     for size in (0.4, 0.1, 0.025):
         error, arguments = moments(size, order, dipole)
@@ -141,14 +141,14 @@ def test_multipole_output_orders(order, dipole, power):
 
 
 def test_multipole_output_needs_the_dipole():
-    """Declared but left out, the error exceeds the bound."""
+    """If the dipole is declared but left out, the error exceeds the bound."""
     error, arguments = moments(0.02, 0, False)
     assert error <= multipole_output(**arguments)[0]
     assert error > multipole_output(**arguments | {"dipole": True})[0]
 
 
 def test_multipole_output_with_too_large_factors():
-    """Nothing is known once the mass that is too much could be all."""
+    """The bound is inf as soon as the surplus of mass could be all of it."""
     _, arguments = moments(0.1, 0, False)
     arguments |= {"log_weights": np.full((1, 2), np.log(0.5)), "log_factor": np.full((1, 2), 40.0)}
     # The whole weight is the factor's: b/g is about e^-40.
@@ -157,7 +157,7 @@ def test_multipole_output_with_too_large_factors():
 
 
 def test_output_bounds_on_every_library(backend):
-    """monopole_output and multipole_output in float64 and float32, with leading axes."""
+    """monopole_output and multipole_output take float64 and float32 and leading axes on every library."""
     arguments = moments(0.3, 2, True)[1]
     names = [name for name in arguments if name != "dipole"]
     lead = {name: np.stack([arguments[name]] * 2) for name in names}
@@ -178,7 +178,7 @@ def test_output_bounds_on_every_library(backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_extremes(dtype):
-    """Exact clusters and points count nothing, overflow is inf, and small weights with large radii are not lost."""
+    """Clusters met key by key and single points count nothing, overflow gives inf, and tiny weights are not lost."""
     one = np.ones((1, 1), dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -211,7 +211,7 @@ def test_extremes(dtype):
 
 
 def test_rows_in_pieces(monkeypatch):
-    """Distances that are formed for a few rows at a time are the same."""
+    """Distances do not depend on how many rows are formed at a time."""
     rng = np.random.default_rng(0)
     arguments = [rng.standard_normal(shape) for shape in ((2, 7, 3), (2, 7, 3), (2, 3), (2, 3, 4), (2, 7, 4))]
     arguments[1:3] = (np.abs(x) for x in arguments[1:3])
@@ -221,7 +221,7 @@ def test_rows_in_pieces(monkeypatch):
 
 
 def test_multipole_output_of_opposite_dipoles():
-    """Attained to first order: two clusters whose dipoles cancel in o', but only because of a factor that is wrong."""
+    """Two clusters whose dipoles cancel only because of a wrong factor attain the bound to first order."""
     x, log_factor = 1e-5, np.asarray([[1.0, 0.0]])
     scores = np.asarray([-1 + x, -1 - x, x, -x])
     exact = attention(scores, np.asarray([[1.0], [-1.0], [-1.0], [1.0]]))

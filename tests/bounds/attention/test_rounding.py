@@ -9,7 +9,7 @@ from nlattn.bounds import merge_rounding, online_softmax_rounding
 
 @pytest.mark.parametrize("seed", range(20))
 def test_merge_in_half_precision(seed):
-    """merge_rounding where it is tight enough to see: in float16, whose unit is 2^-11."""
+    """merge_rounding in float16, whose unit of 2^-11 makes the errors large enough to see."""
     rng = np.random.default_rng(seed)
     outs = rng.standard_normal((6, 1, 8)).astype(np.float16)
     lses = rng.standard_normal((6, 1)).astype(np.float16)
@@ -22,7 +22,7 @@ def test_merge_in_half_precision(seed):
 
 
 def test_entropy_bound():
-    """Far parts do not count: merge_rounding does not depend on the masses, up to a ratio of e^100 here."""
+    """merge_rounding does not depend on the masses: parts may differ by a factor of e^100, as here."""
     outs = np.asarray([[[1.0]], [[-1.0]], [[0.5]]], np.float32)
     lses = np.asarray([[60.0], [-40.0], [59.0]], np.float32)
     merged = merge_partials(*(Partial(o, lse) for o, lse in zip(outs, lses, strict=True))).out
@@ -35,7 +35,7 @@ def test_entropy_bound():
 @pytest.mark.parametrize("name", ["generic", "numba_cpu"])
 @pytest.mark.parametrize("spread", [1.0, 30.0, 1e4])
 def test_streaming_backends_and_huge_scores(name, spread):
-    """online_softmax_rounding on both backends; blocks hold 64 to 1024 keys."""
+    """online_softmax_rounding holds on both backends, whose blocks have 64 to 1024 keys."""
     rng = np.random.default_rng(0)
     keys = (spread * rng.standard_normal((3000, 1))).astype(np.float32)
     values = rng.standard_normal((3000, 4)).astype(np.float32)
@@ -48,7 +48,7 @@ def test_streaming_backends_and_huge_scores(name, spread):
 
 
 def test_too_many_operations():
-    """Products of errors are paid for up to c = 1/50 only: beyond, merge_rounding and its like say nothing."""
+    """Beyond c = 1/50 products of errors are not paid for: merge_rounding and online_softmax_rounding are inf."""
     z = 1 / 100 + 1 / 51
     assert np.expm1(z) <= 1.02 * z < 1.02 * 0.03
     assert merge_rounding(np.ones((29, 1)), 2.0**-11) < np.inf == merge_rounding(np.ones((40, 1)), 2.0**-11)

@@ -26,7 +26,7 @@ def normalisers(probabilities, size):
 @pytest.mark.parametrize("probabilities", [np.full(4, 0.25), np.asarray([0.0, 0.2, 0.5, 0.3])])
 @pytest.mark.parametrize("size", [1, 3])
 def test_all_draws(probabilities, size):
-    """normaliser_mean and normaliser_variance; a heavy key needs no chance of its own."""
+    """normaliser_mean and normaliser_variance are exact over all draws; a heavy key may have the probability 0."""
     chance, found = np.asarray(list(normalisers(probabilities, size))).T
     mean = normaliser_mean(SCORES)[0]
     assert np.sum(chance * found) == pytest.approx(mean, rel=1e-12)
@@ -44,7 +44,7 @@ def test_normaliser_mean_needs_a_chance_for_every_light_key():
 
 
 def test_error_falls_like_the_root_of_the_draws():
-    """Root mean square errors against normaliser_variance, and their slope in m."""
+    """Root mean square errors agree with normaliser_variance, and fall like m^(-1/2)."""
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.full(60, 0.3), size=1)
     heavy = weights > 0.1
@@ -60,7 +60,7 @@ def test_error_falls_like_the_root_of_the_draws():
 
 
 def test_normaliser_variance_limit_is_attained_by_rare_draws():
-    """One light key: the ratio is 1 - p."""
+    """For one light key of probability p the variance is 1 - p times the limit."""
     weights, heavy, p = np.asarray([[0.9, 0.1]]), np.asarray([[True, False]]), np.asarray([0.999, 0.001])
     limit = normaliser_variance_limit(weights, heavy, p, 7)
     np.testing.assert_allclose(normaliser_variance(weights, heavy, p, 7), (1 - 0.001) * limit)
@@ -71,7 +71,7 @@ def test_normaliser_variance_limit_is_attained_by_rare_draws():
 @pytest.mark.parametrize("size", [5, 40, 300])
 @pytest.mark.parametrize("failure", [0.2, 0.02, 1e-4])
 def test_normaliser_deviation_against_binomial_tails(p, size, failure):
-    """One light key: the number of its draws is binomial. Not vacuous: for many draws, within a factor of the truth."""
+    """With one light key the number of its draws is binomial; for many draws the bound is within a factor of 1.8."""
     weights, heavy = np.asarray([[0.6, 0.4]]), np.asarray([[True, False]])
     t = normaliser_deviation(weights, heavy, np.asarray([1 - p, p]), size, failure)[0]
     shift = t * p * size / 0.4  # of the number of draws

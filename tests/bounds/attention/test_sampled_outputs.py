@@ -71,7 +71,7 @@ def test_bias_falls_like_the_number_of_draws():
 
 
 def test_ratio_error_within_a_factor_of_two():
-    """One draw of two keys, both equally likely: the error is the whole distance from the other key's share."""
+    """For one draw of two keys, both equally likely, the mean squared error is more than half of the bound."""
     weights, values, p = np.asarray([[0.1, 0.9]]), np.asarray([[0.0], [1.0]]), np.full(2, 0.5)
     bound = ratio_error(weights, values, np.zeros((1, 2), bool), p, 1)[0]
     assert bound == pytest.approx(0.9**2)

@@ -26,7 +26,7 @@ def test_sampled_attention_spectral_over_all_draws():
 
 @pytest.mark.parametrize("quality", [1.0, 0.5, 0.1])
 def test_sampled_attention_spectral_for_mixtures(quality):
-    """The second moment that Markov's inequality needs."""
+    """Draws from mixtures have the second moment that Markov's inequality needs."""
     p = quality * SQUARES + (1 - quality) / 5
     limit = sampled_attention_spectral(P, V, 7, 0.2, quality) * SCALE
     assert sampled_product_error(P, V, p, 7) <= 0.2 * limit**2
@@ -37,7 +37,7 @@ def test_sampled_attention_spectral_for_mixtures(quality):
 
 
 def test_sampled_attention_spectral_needs_the_norms():
-    """Uniform draws for values of which one is large: the second moment is not the one of b = 1."""
+    """Uniform draws for values of which one is large have a far larger second moment than that of b = 1."""
     values = np.zeros((50, 1))
     values[0] = 1
     spiked = np.zeros((3, 50))
@@ -56,7 +56,7 @@ def test_sampled_attention_spectral_refuses(arguments, name):
 
 
 def test_stochastic_norm_is_attained():
-    """By rows that all attend to one key; the lower limit by uniform rows."""
+    """Rows that all attend to one key attain the bound, and uniform rows the lower limit."""
     one = np.zeros((7, 4))
     one[:, 2] = 1
     assert np.linalg.norm(one, 2) == pytest.approx(stochastic_norm(one))
@@ -71,7 +71,7 @@ def test_stochastic_norm_needs_normalised_rows():
 
 
 def test_stable_rank_limit_is_attained():
-    """By the identity and by uniform rows; unnormalised rows break it; and it can be far off."""
+    """The identity and uniform rows attain the bound, unnormalised rows break it, and it can be far off."""
 
     def stable_rank(weights):
         return (np.linalg.norm(weights) / np.linalg.norm(weights, 2)) ** 2

@@ -31,7 +31,7 @@ def chosen(scores, estimates, count):
 
 
 def test_selected_score_is_attained():
-    """Two keys that are 2 e apart have the same estimates."""
+    """Two keys whose scores are 2 e apart may have the same estimates."""
     scores, e = np.asarray([1.0, 0.0]), 0.5
     found = chosen(scores, scores + np.asarray([-e - 1e-9, e]), 1)
     assert 1 - scores[found[0]] == selected_score(e)
@@ -50,7 +50,7 @@ def test_selected_mass_is_attained():
 
 
 def test_a_gap_makes_the_choice_exact():
-    """For gaps above selected_score the sets agree, whatever the errors; for smaller ones not."""
+    """Above a gap of selected_score the chosen sets agree, whatever the errors are; below it they need not."""
     rng = np.random.default_rng(0)
     for gap, equal in ((1.001, True), (0.9, False)):
         same = 0
@@ -75,7 +75,7 @@ def test_transformed_distance_orders_all_pairs():
 
 
 def test_transformed_distance_needs_both_extra_coordinates():
-    """With that of the keys alone, only the order for one query is that of the scores."""
+    """With the extra coordinate of the keys alone the order is that of the scores only within one query."""
     rng = np.random.default_rng(0)
     query, key = rng.standard_normal((6, 4)) * np.arange(1, 7)[:, None], rng.standard_normal((9, 4))
     f, g = augment_for_inner_products(query, key, kind="xbox")

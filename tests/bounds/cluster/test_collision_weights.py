@@ -17,7 +17,7 @@ def directions(count):
 
 
 def meetings(normals):
-    """(..., S): which keys have the code of the query, for normals (..., bits, 2)."""
+    """Which keys have the code of the query (..., S), for normals (..., bits, 2)."""
     codes = hyperplane_codes(np.concatenate([QUERY[None], KEY]), normals)
     return codes[..., 1:] == codes[..., :1]
 
@@ -32,7 +32,7 @@ def square(weights):
 
 
 def test_all_directions_of_the_plane():
-    """collision_count_variance and collision_union_variance, one bit and two, one round and two."""
+    """collision_count_variance and collision_union_variance for one and two bits and rounds."""
     one = meetings(directions(20_000)[:, None])
     few = directions(300)
     pairs = np.stack(np.broadcast_arrays(few[:, None], few), axis=-2)
@@ -51,7 +51,7 @@ def test_all_directions_of_the_plane():
 
 
 def test_one_round_is_one_round():
-    """For one round collision_union_variance is the other formula; for many nothing is lost but rounding."""
+    """For one round both formulas agree; for many rounds collision_union_variance tends to 0."""
     for bits in (1, 3):
         one = collision_count_variance(QUERY, KEY, TERMS, bits, 1)
         assert collision_union_variance(QUERY, KEY, TERMS, bits, 1) == pytest.approx(one, rel=1e-12)
@@ -73,7 +73,7 @@ def test_collision_count_variance_of_one_key():
 
 
 def test_collision_count_variance_needs_independent_normals():
-    """Orthogonal pairs of normals: other chances, hence also a bias."""
+    """Orthogonal pairs of normals meet with other probabilities, so that the sum is biased."""
     first = directions(20_000)
     turned = np.stack([-first[:, 1], first[:, 0]], axis=-1)
     hits = meetings(np.stack([first, turned], axis=1))

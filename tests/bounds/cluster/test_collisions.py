@@ -24,7 +24,7 @@ def agreement(function, angle, W):
 
 @pytest.mark.parametrize("angle", ANGLES)
 def test_hyperplane_collision_by_enumeration(angle):
-    """Over all directions of one normal; two independent ones by all pairs of directions."""
+    """One bit over all directions of its normal, two bits over all pairs of directions."""
     W = turns()[:, :1]
     assert agreement(hyperplane_codes, angle, W) == pytest.approx(hyperplane_collision(angle, 1), abs=3 / COUNT)
     few = W[:: COUNT // 200, 0]
@@ -33,7 +33,7 @@ def test_hyperplane_collision_by_enumeration(angle):
 
 
 def test_hyperplane_collision_needs_independent_normals():
-    """Orthogonal ones separate near points more often: 1 - 2 theta / pi instead of (1 - theta / pi)^2."""
+    """Orthogonal normals give 1 - 2 theta / pi instead of (1 - theta / pi)^2."""
     angle = 1.0
     rate = agreement(hyperplane_codes, angle, turns())
     assert rate == pytest.approx(1 - 2 * angle / np.pi, abs=3 / COUNT)
@@ -42,7 +42,7 @@ def test_hyperplane_collision_needs_independent_normals():
 
 @pytest.mark.parametrize("angle", ANGLES)
 def test_cross_polytope_collision_in_closed_form(angle):
-    """One row is a hyperplane; two are two hyperplanes, y1 + y2 and y1 - y2."""
+    """One row is a hyperplane, and two rows are the two hyperplanes y1 + y2 and y1 - y2."""
     assert cross_polytope_collision(angle, 1) == pytest.approx(hyperplane_collision(angle, 1), abs=1e-12)
     assert cross_polytope_collision(angle, 2) == pytest.approx(hyperplane_collision(angle, 2), abs=1e-10)
     W = np.random.default_rng(0).standard_normal((500, 2, 2))
@@ -58,7 +58,7 @@ def test_cross_polytope_collision_at_right_angles(size):
 
 
 def test_cross_polytope_collision_by_direct_integration():
-    """E F(X, Y)^(m-1) with F from a sum over a grid, not from Owen's function."""
+    """The mean of F(X, Y)^(m-1), where F is a sum over a grid instead of Owen's function."""
     angle, size = 0.9, 5
     rho, s = np.cos(angle), np.sin(angle)
     from scipy.special import ndtr
@@ -75,7 +75,7 @@ def test_cross_polytope_collision_by_direct_integration():
 
 
 def test_cross_polytope_collision_needs_independent_rows():
-    """A rotation of the plane has other chances: 1 - 2 theta / pi instead of (1 - theta / pi)^2."""
+    """The rows of a rotation of the plane give 1 - 2 theta / pi instead of (1 - theta / pi)^2."""
     angle = 1.0
     rate = agreement(cross_polytope_codes, angle, turns())
     assert rate == pytest.approx(1 - 2 * angle / np.pi, abs=3 / COUNT)
@@ -84,7 +84,7 @@ def test_cross_polytope_collision_needs_independent_rows():
 
 @pytest.mark.parametrize("width", [0.5, 2.0, 5.0])
 def test_p_stable_collision_by_quadrature(width):
-    """Over the offset by a grid, over the direction by quantiles."""
+    """The mean over a grid of offsets and over quantiles of the direction."""
     from scipy.special import ndtri
 
     a = ndtri((np.arange(2000) + 0.5) / 2000)
@@ -96,7 +96,7 @@ def test_p_stable_collision_by_quadrature(width):
 
 
 def test_p_stable_collision_needs_the_offset():
-    """Without it, near points on two sides of the origin never collide."""
+    """Without the offset, near points on two sides of the origin never collide."""
     x, W = np.asarray([[-0.01], [0.01]]), np.random.default_rng(0).standard_normal((500, 1))
     codes = p_stable_codes(x, W, np.zeros(500), 1.0)
     assert np.mean(codes[0] == codes[1]) == 0

@@ -23,7 +23,7 @@ def test_khatri_rao_leverage_is_attained():
 
 
 def test_khatri_rao_leverage_needs_all_factors():
-    """A row that matters in one factor only: the score of the other one alone is no bound."""
+    """A row may matter in one factor only: scores of the other factor alone are no bound."""
     a, b = np.asarray([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]), np.asarray([[1.0, 1.0], [1.0, 2.0]])
     scores = leverage(khatri_rao([a, b]))
     assert np.all(scores <= khatri_rao_leverage(leverage(a), leverage(b)) * (1 + 1e-12))

@@ -26,7 +26,7 @@ def orthogonally_decomposable(*values):
 
 @pytest.mark.parametrize("method", ["hosvd", "sthosvd"])
 def test_hosvd_error_is_attained(method):
-    """Each mode drops an entry that the other modes keep: 1 + 4 + 9 in all."""
+    """Each mode drops an entry that the other modes keep, so that all of 1 + 4 + 9 is lost."""
     x = np.zeros((3, 3, 3))
     x[0, 0, 0] = x[1, 1, 1] = 5.0
     x[2, 0, 1], x[0, 2, 1], x[0, 1, 2] = 1.0, 2.0, 3.0
@@ -93,7 +93,7 @@ def test_tucker_lower_bound_needs_the_ranks():
 
 
 def test_randomized_tucker_error_of_one_mode():
-    """Against the mean over Gaussian test matrices of what their structure alone guarantees, on the singular values."""
+    """The bound is the mean of what the structure of a Gaussian test matrix guarantees, and the error is below it."""
     rng, p, values = np.random.default_rng(0), 4, 1 / np.arange(1.0, 9.0)
     x = (np.linalg.qr(rng.standard_normal((8, 8)))[0] * values) @ np.linalg.qr(rng.standard_normal((8, 8)))[0]
     draws = rng.standard_normal((20_000, 8, 2 + p))

@@ -21,7 +21,7 @@ def test_trace_variance_over_all_signs():
 
 
 def test_power_method_is_no_limit():
-    """The largest image alone is below the norm as often as not; spectral_norm_limit raises it as far as is needed."""
+    """The largest image alone is often below the norm; spectral_norm_limit raises it as far as is needed."""
     rng = np.random.default_rng(0)
     images = [np.asarray([[1.0], [0.0]]) * rng.standard_normal(3) for _ in range(2000)]
     below = np.mean([np.max(np.linalg.norm(each, axis=0)) < 1 for each in images])
@@ -33,7 +33,7 @@ def test_power_method_is_no_limit():
 
 
 def test_rank_one_is_the_worst_case():
-    """The exact failure probability of frobenius_norm_limit for rank 1, and that of a flat spectrum, far below."""
+    """For rank 1 the failure probability of frobenius_norm_limit is exact; for a flat spectrum it is far below."""
     for count in (1, 4, 10):
         factor = frobenius_norm_limit(np.ones((1, count)), 0.05) ** -2
         assert 0.2 * 0.05 < stats.chi2.cdf(factor * count, count) <= 0.05

@@ -18,7 +18,7 @@ def test_band_is_attained():
 
 
 def test_uniform_sampling_loses_a_spike():
-    """The probabilities matter: uniform ones, which have b = k / (n max t) only, exceed leverage_sampling for b = 1."""
+    """Uniform draws, for which b is only k / (n max t), exceed leverage_sampling for b = 1."""
     u = np.zeros((400, 2))
     u[0, 0], u[1:, 1] = 1, 399**-0.5
     rng = np.random.default_rng(0)
@@ -35,7 +35,7 @@ def test_uniform_sampling_loses_a_spike():
 
 
 def test_sampled_product_over_all_draws():
-    """sampled_product_error from all pairs of draws, and its optimum among probabilities."""
+    """All pairs of draws give sampled_product_error, which its optimal probabilities make least."""
     rng = np.random.default_rng(0)
     a, b, p = rng.standard_normal((2, 4)), rng.standard_normal((4, 3)), rng.dirichlet(np.ones(4))
     terms = [np.outer(a[:, i], b[i]) / p[i] for i in range(4)]

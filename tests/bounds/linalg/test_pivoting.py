@@ -19,7 +19,7 @@ def without(a, j):
 
 
 def mean_trace(a, pivots):
-    """E tr of what is left, over all paths."""
+    """The mean trace of what is left, over all sequences of pivots."""
     d = np.diag(a)
     if pivots == 0 or np.sum(d) < 1e-12:
         return np.sum(d)
@@ -27,7 +27,7 @@ def mean_trace(a, pivots):
 
 
 def test_step_over_all_pivots():
-    """random_pivot_step as a matrix, from all pivots with their probabilities."""
+    """The mean over all pivots with their probabilities is random_pivot_step, as a matrix."""
     a = psd([3.0, 1.0, 0.4, 0.0], np.random.default_rng(0))
     mean = sum(a[j, j] / np.trace(a) * without(a, j) for j in range(4))
     np.testing.assert_allclose(mean, random_pivot_step(a), atol=1e-14)
@@ -56,7 +56,7 @@ def test_greedy_pivots_break_the_recursion():
 @pytest.mark.parametrize("rank", [1, 3, 10])
 @pytest.mark.parametrize("epsilon", [0.2, 1.0, 5.0])
 def test_count_is_enough_for_the_recursion(decay, rank, epsilon):
-    """random_pivot_count satisfies the sharper recursion, and a third of it does not, but for rank 1."""
+    """random_pivot_count satisfies the sharper recursion; from rank 2 on a third of that number does not."""
     values = 1 / np.arange(1.0, 300) ** decay
     aim = (1 + epsilon) * np.sum(values[rank:])
     assert random_pivoted_cholesky(values, random_pivot_count(values, rank, epsilon)) <= aim
@@ -66,7 +66,7 @@ def test_count_is_enough_for_the_recursion(decay, rank, epsilon):
 
 
 def test_residual_bounds_are_attained():
-    """pivoted_cholesky_spectral by one direction that is left, pivoted_cholesky_entries by equal rows."""
+    """A remainder of rank 1 attains pivoted_cholesky_spectral and pivoted_cholesky_entries."""
     v = np.asarray([1.0, 1.0, 2.0])
     residual = v**2
     np.testing.assert_allclose(pivoted_cholesky_spectral(residual), np.linalg.norm(np.outer(v, v), 2))

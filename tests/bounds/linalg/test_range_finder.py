@@ -16,7 +16,7 @@ from nlattn.bounds import (
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("order", [2, "fro"])
 def test_structure_lemma(seed, order):
-    """The deterministic step of range_finder_frobenius, for any test matrix, on every draw."""
+    """The first step in the proof of range_finder_frobenius holds for every test matrix."""
     rng = np.random.default_rng(seed)
     k, s = 4, rng.exponential(size=20) * 0.7 ** np.arange(20)
     s = np.sort(s)[::-1]
@@ -38,7 +38,7 @@ def test_expectation_is_infinite_without_oversampling():
 
 
 def test_least_singular_value():
-    """The tail behind range_finder_spectral, against the exact law for one row and trials for three."""
+    """The tail in the proof of range_finder_spectral: exact for one row, and by trials for three."""
     for p in (1, 3, 8):
         t = np.asarray([0.5, 1.0, 3.0])
         exact = stats.chi2.cdf(t**-2, p + 1)
@@ -59,7 +59,7 @@ def test_spectral_bound_needs_random_columns():
 
 
 def test_powers_of_a_projection():
-    """The lemma of range_finder_power, and its limit: for large q only s_{k+1} is left."""
+    """The lemma in the proof of range_finder_power; for large q the bound tends to s_{k+1}."""
     rng = np.random.default_rng(0)
     for q in (1, 2, 4):
         a = rng.standard_normal((12, 9))
@@ -76,7 +76,7 @@ def test_powers_of_a_projection():
 
 @pytest.mark.parametrize("p", [4, 5, 8, 16])
 def test_moments_of_the_pseudo_inverse(p):
-    """The moment of 1 / chi^2 in range_finder_frobenius_tail, and the constant 3 that bounds it from p = 4 on only."""
+    """The moment of 1 / chi^2 in the proof of range_finder_frobenius_tail; its constant 3 needs p >= 4."""
     half = p / 2
     exact, _ = integrate.quad(lambda x: x**-half * stats.chi2.pdf(x, p + 1), 0, np.inf, epsabs=0, limit=200)
     np.testing.assert_allclose(exact, 2**-half * np.sqrt(np.pi) / special.gamma((p + 1) / 2), rtol=1e-6)

@@ -27,7 +27,7 @@ def test_four_times_the_best():
 
 
 def test_one_column():
-    """Only the split r = 0 is left of single_pass_error, and holds; by the exact factor given Q."""
+    """For one column single_pass_error has only the split r = 0; by the exact factor given Q it holds."""
     s = np.asarray([2.0, 1.0, 0.5])
     np.testing.assert_allclose(single_pass_error(s, 1, 3), 2 * np.sum(s**2))
     rng = np.random.default_rng(0)

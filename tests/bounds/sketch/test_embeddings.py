@@ -32,7 +32,7 @@ def test_gaussian_embedding_needs_gaussian_entries():
 
 
 def test_count_sketch_embedding_at_birthday_collisions():
-    """Coordinate vectors lose rank when two share a row: with the birthday probability, which the bound allows for."""
+    """Coordinate vectors lose rank when two share a row. The bound allows for that at the birthday probability."""
     k, m, trials = 8, 100, 600
     lost = 0
     for seed in range(trials):
@@ -76,7 +76,7 @@ def test_srht_embedding_says_when_it_says_nothing():
 
 @pytest.mark.parametrize("k", [1, 4])
 def test_srht_embedding_rows_are_short(k):
-    """The first step of srht_embedding: a sum of signs times rows against its tail bound, all signs enumerated."""
+    """The first step in the proof of srht_embedding: the tail of a sum of rows with signs, all of them enumerated."""
     n, t = 12, 2.0
     U = np.linalg.qr(np.random.default_rng(k).standard_normal((n, k)))[0]
     signs = 1.0 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)

@@ -17,7 +17,7 @@ rng = np.random.default_rng(0)
 
 
 def test_stabilised_denominator_is_attained():
-    """One key and one feature."""
+    """One key and one feature attain the bound."""
     query, key, _ = stabilised_features(np.asarray([[3.0], [-5.0]]), np.asarray([[7.0]]))
     assert np.array_equal(1 / (query @ key.sum(axis=0)), stabilised_denominator(2))
 
@@ -34,7 +34,7 @@ def test_stabilised_denominator_needs_both_maxima():
 
 
 def test_optimal_second_moment_is_that_of_the_variance():
-    """The mean over pairs of log(1 + m times weighted_positive_variance)."""
+    """It is the mean over pairs of log(1 + weighted_positive_variance) for one direction."""
     x, y = rng.standard_normal((6, 3)), rng.standard_normal((5, 3)) / 2
     variance = np.asarray([0.8, 1.0, 1.5])
     basis, _ = np.linalg.qr(rng.standard_normal((3, 3)))

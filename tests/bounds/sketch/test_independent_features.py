@@ -85,7 +85,7 @@ def test_weighted(d, x, y, variance):
 
 
 def test_weighted_needs_more_than_half():
-    """Towards 1/2 the second moment diverges, as the integral of a growing exponential."""
+    """The second moment diverges as the variance of the directions falls to 1/2."""
     total = np.asarray([0.5])
     values = [weighted_positive_variance(total, 1, v) for v in (0.6, 0.51, 0.501)]
     assert values[0] < values[1] < values[2]
@@ -93,7 +93,7 @@ def test_weighted_needs_more_than_half():
 
 
 def test_positive_needs_its_own_directions():
-    """With two equal directions (not independent) positive_variance for m = 2 is half of what it is."""
+    """With two equal directions instead of independent ones the variance is twice positive_variance for m = 2."""
     W, mass = hermite(1)
     x = np.asarray([[0.4]])
     doubled = np.stack([W, W], axis=1)  # (nodes, 2, 1): both rows the same

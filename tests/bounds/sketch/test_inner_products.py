@@ -40,7 +40,7 @@ def products_of_columns(draw, draws):
 
 
 def test_gaussian_variance_by_quadrature():
-    """Gauss-Hermite nodes for draws: exact, the square being of degree 4 in each."""
+    """With Gauss-Hermite nodes in place of draws the moments are exact: they have degree 4 in each entry."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(3)
     x, y, m = np.asarray([1.0, -2.0]), np.asarray([2.0, 0.5]), 2
     which = words(range(3), 2 * m)
@@ -75,7 +75,7 @@ def test_balanced_count_sketch_variance_by_enumeration(m):
 
 @pytest.mark.parametrize(("m", "nonzeros"), [(2, 2), (3, 1), (3, 2)])
 def test_sparse_sign_variance_by_enumeration(m, nonzeros):
-    """All draws of Floyd's sampling, which makes sets of equal probability."""
+    """Floyd's sampling makes sets of equal probability; all its draws are enumerated."""
     steps = [words(range(m - nonzeros + k + 1), 3) for k in range(nonzeros)]
     signs = [word.reshape(3, nonzeros) for word in words((0, 1), 3 * nonzeros)]
     draws = itertools.product(*steps, signs)

@@ -99,12 +99,12 @@ def test_orthogonal_moment_is_attained_in_the_plane():
 
 
 def test_orthogonal_moment_needs_two_dimensions():
-    """For d = 1 the formula would be negative, and the moment is not."""
+    """For d = 1 the formula is negative, but the moment is positive."""
     assert orthogonal_moment(10.0, 1) < 0 < np.exp(-10.0) * hyp1f1(1, 0.5, 5.0)
 
 
 def test_orthogonal_trigonometric_variance_may_be_the_larger():
-    """For far apart points in 8 dimensions independent directions are better, for near ones orthogonal ones."""
+    """In 8 dimensions independent directions are better for points far apart, and orthogonal ones for near points."""
     for u, larger in ((1.0, False), (12.0, True)):
         orthogonal, independent = orthogonal_trigonometric_variance(u, 8, 8), trigonometric_variance(u, 8)
         assert bool(orthogonal > independent) == larger

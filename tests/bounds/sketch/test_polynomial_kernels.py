@@ -96,7 +96,7 @@ def quadrature(r, degree, nonnegative, x, y):
 
 
 def node_shapes(degree, r):
-    """Of the Gaussian matrices, in the order in which they are drawn: children before their parent."""
+    """Shapes of the Gaussian matrices, in the order in which they are drawn: children before their parent."""
     if degree == 1:
         return []
     halves = degree - degree // 2, degree // 2
@@ -128,7 +128,7 @@ def test_self_tensored_mean_is_exact_for_degree_two():
 
 
 def test_polynomial_sketch_variance_of_unit_vectors():
-    """(1 + 8/r)^(p-1) - 1: linear in p for large r, while a TensorSketch with r features has about 2^(p+1) / r."""
+    """The variance is (1 + 8/r)^(p-1) - 1, about linear in p, where a TensorSketch with r features has 2^(p+1) / r."""
     x, r = np.full(400, 0.05), 10**4
     for degree in (1, 2, 3, 4, 7, 8):
         exact = (1 + 8 / r) ** (degree - 1) - 1
@@ -147,7 +147,7 @@ def test_polynomial_sketch_variance_needs_two_factors():
 
 
 def test_padding_raises_the_polynomial_sketch_variance():
-    """By the recursion of polynomial_sketch_variance: constant leaves, up to a power of two, cost variance."""
+    """Padding the degree to a power of two with constant leaves gives more than polynomial_sketch_variance."""
 
     def joined(one, two, r):
         (u, w), (t, v) = one, two
