@@ -1,5 +1,7 @@
 """Codes in an order in which neighbours differ by one bit."""
 
+from typing import Any
+
 from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.typing import Array
@@ -36,8 +38,9 @@ def gray_rank(codes: Array) -> Array:
     xp = namespace(codes=codes)
     if not xp.isdtype(codes.dtype, "integral"):
         raise TypeError(f"codes must be integers, got {codes.dtype}; see hyperplane_codes")
+    rank: Any = codes
     shift = 1
     while shift < xp.iinfo(codes.dtype).bits:
-        codes = codes ^ (codes >> shift)
+        rank = rank ^ (rank >> shift)
         shift *= 2
-    return codes
+    return rank

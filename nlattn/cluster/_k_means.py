@@ -1,6 +1,6 @@
 """k-means: plain, on the sphere, and with clusters of equal size."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, SupportsIndex, cast, get_args
 
 from nlattn.arrays.arguments import check_choice, check_integer, check_number, floating
 from nlattn.arrays.boundary import on_numpy
@@ -129,7 +129,7 @@ def kmeans(
     # Squared distances are formed by products, which lose digits to the distance from the origin.
     x = x - middle
     if start is None:
-        first = first_centres(xp, x, centres, weights, init, rng)
+        first = first_centres(xp, x, cast("SupportsIndex", centres), weights, init, rng)
     else:
         first = _begin(xp, x, start, check_finite) - middle
         first = unit_rows(first)[0] if kind == "spherical" else first

@@ -13,4 +13,4 @@ def warn_unconverged(sentence: str) -> None:
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("nlattn."):
         frame, level = frame.f_back, level + 1
-    warnings.warn(sentence, ConvergenceWarning, stacklevel=level - 1)
+    warnings.warn(sentence, ConvergenceWarning, stacklevel=level)

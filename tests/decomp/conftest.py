@@ -1,5 +1,5 @@
-"""The fixture `backend` of the numerical core."""
+"""The fixtures of the numerical core."""
 
-from core_backends import backend
+from core_backends import backend, numpy_backend
 
-__all__ = ["backend"]
+__all__ = ["backend", "numpy_backend"]

@@ -75,7 +75,7 @@ def test_cholesky_to_tolerance_is_exactly_enough(pivoting, rtol):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("pivoting", ["random", "greedy"])
 def test_duplicates_zeros_and_exhaustion(pivoting, dtype):
-    """Stops at the rank, with distinct pivots and finite numbers."""
+    """The factorisation stops at the rank, with distinct pivots and finite numbers."""
     points = np.repeat(np.random.default_rng(0).standard_normal((5, 2)), 20, axis=0).astype(dtype)
     found = pivoted_cholesky(KernelMatrix(gaussian_kernel(1.0), points), 50, pivoting=pivoting, rng=0)
     assert found.pivots.size == 5
@@ -91,7 +91,7 @@ def test_duplicates_zeros_and_exhaustion(pivoting, dtype):
 
 
 def test_random_beats_greedy_where_greedy_fails():
-    """Far outliers, each the largest of what is left, and a large cluster, which holds most of the trace."""
+    """Here are far outliers, each the largest entry of what is left, and a cluster that holds most of the trace."""
     rng = np.random.default_rng(0)
     points = np.concatenate([0.05 * rng.standard_normal((180, 2)), 100 * np.arange(1, 21)[:, None] * np.ones(2)])
     a = KernelMatrix(gaussian_kernel(0.1), points)

@@ -105,7 +105,7 @@ def test_refusals(call, kind, sentence):
 
 
 def test_unchecked_input_is_not_checked_again():
-    """It ends in NaN or in an error of LAPACK, not in advice that was followed."""
+    """It ends in NaN or in an error of LAPACK, but not in the advice to pass check_finite=False."""
     a = np.full((6, 4), np.nan)
     for call in (randomized_svd, range_finder, interpolative_decomposition, cur):
         with contextlib.suppress(np.linalg.LinAlgError):

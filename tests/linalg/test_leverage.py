@@ -45,7 +45,7 @@ def test_rank_deficient(dtype):
 
 @pytest.mark.parametrize("kind", ["gaussian", "sparse_sign", "srht", "count", "balanced_count"])
 def test_sketched_scores_lie_in_their_band(kind):
-    """Deterministic given how well the sketch keeps the range."""
+    """How well the sketch keeps the range is computed here, and the band then holds for certain."""
     a = spiked(400, 5)
     found = leverage_scores(a, method="sketch", sketch=kind, size=80, rng=3)
     kept = np.linalg.svd(sketch_operator(kind, 80, 400, rng=3).apply(scipy.linalg.orth(a)), compute_uv=False)

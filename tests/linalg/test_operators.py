@@ -41,7 +41,7 @@ def test_own_operator_class():
 
 def test_operators_without_declarations():
     class Turned:
-        """Complex products, no dtype."""
+        """A map with complex products that declares no dtype."""
 
         shape = (4, 4)
 
@@ -72,7 +72,7 @@ METHODS = ["xtrace", "hutch++", "hutchinson"]
 
 
 class Opaque:
-    """Only a shape and products."""
+    """A map that has only a shape and products."""
 
     def __init__(self, a):
         self.shape, self._a = a.shape, a

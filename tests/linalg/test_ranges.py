@@ -33,7 +33,7 @@ def test_power_iterations_sharpen_a_flat_spectrum():
 
 
 def test_bases_do_not_turn_with_rounding():
-    """The same columns from a matrix and from one that differs by rounding, in both passes of a Gram matrix."""
+    """Matrices that differ by rounding have the same basis, whether one or two Gram matrices are factorised."""
     y = np.random.default_rng(0).standard_normal((200, 20))
     q = orthonormal(y)
     np.testing.assert_allclose(orthonormal(y * (1 + 1e-15)), q, atol=1e-12)

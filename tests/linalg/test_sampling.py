@@ -82,7 +82,7 @@ def test_probabilities_by_their_formulas():
 
 
 class Scripted(np.random.Generator):
-    """Draws what it is told."""
+    """A generator whose draws are given."""
 
     def __init__(self, *draws):
         super().__init__(np.random.PCG64(0))

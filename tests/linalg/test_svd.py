@@ -13,8 +13,13 @@ from nlattn.linalg import (
 from nlattn.testing import to_numpy
 
 
-@pytest.mark.parametrize(("m", "n"), [(80, 50), (50, 80), (60, 60), (1, 9), (9, 1)])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128, np.complex64])
+@pytest.mark.parametrize(
+    ("m", "n", "dtype"),
+    [
+        *((50, 30, dtype) for dtype in (np.float64, np.float32, np.complex128, np.complex64)),
+        *((m, n, np.float64) for m, n in ((30, 50), (40, 40), (1, 9), (9, 1))),
+    ],
+)
 @pytest.mark.parametrize("method", ["power", "krylov"])
 def test_all_singular_triplets(m, n, dtype, method):
     a = matrix(m, n, 0.5 ** np.arange(min(m, n, 12)), dtype=dtype)
@@ -30,7 +35,7 @@ def test_all_singular_triplets(m, n, dtype, method):
 
 
 def test_against_numpy_on_a_slow_spectrum():
-    a = matrix(400, 300, 1 / np.arange(1.0, 301))
+    a = matrix(250, 200, 1 / np.arange(1.0, 201))
     found = randomized_svd(a, 20, rng=0)
     exact = np.linalg.svd(a, compute_uv=False)
     best = np.linalg.norm(exact[20:]) / np.linalg.norm(exact)
@@ -39,13 +44,15 @@ def test_against_numpy_on_a_slow_spectrum():
     np.testing.assert_allclose(found.error, relative(a, rebuilt(found)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.complex128])
+@pytest.mark.parametrize(
+    ("method", "dtype"),
+    [("power", np.float64), ("krylov", np.float64), ("krylov", np.float32), ("power", np.complex128)],
+)
 @pytest.mark.parametrize("rtol", [0.3, 1e-2, 1e-4, 3e-6])
-@pytest.mark.parametrize("method", ["power", "krylov"])
 def test_tolerance_is_met_with_the_least_rank(dtype, rtol, method):
-    """Also below the floor of the indicator, which is at 3e-3 in float32 and 1.5e-7 in float64."""
+    """The tolerances reach below the floor of the indicator, which is at 3e-3 in float32 and 1.5e-7 in float64."""
     values = 0.7 ** np.arange(120.0)
-    a = matrix(300, 200, values, dtype=dtype)
+    a = matrix(180, 130, values, dtype=dtype)
     found = randomized_svd(a, rtol=rtol, method=method, rng=3)
     assert relative(a, rebuilt(found)) <= rtol * (1 + 1e-3)
     np.testing.assert_allclose(found.error, relative(a, rebuilt(found)), rtol=0.02)
@@ -205,7 +212,7 @@ def test_complex_phases_are_fixed():
 
 
 def test_a_matrix_and_its_adjoint_see_one_sketch():
-    """Also where the result is not converged."""
+    """Both give the same result, also where it is far from the exact one."""
     a = normal(np.random.default_rng(0), (30, 12))
     one, other = (randomized_svd(x, 3, power_iterations=0, oversampling=1, rng=0) for x in (a, a.T))
     np.testing.assert_allclose(one.S, other.S, rtol=1e-12)

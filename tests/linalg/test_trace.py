@@ -25,7 +25,7 @@ def test_traces_are_unbiased(method, test):
 
 
 def test_leaving_one_out_against_its_definition():
-    """Each term of XTrace from a projector on the images of the other vectors."""
+    """Each term of XTrace is computed from a projector onto the images of the other vectors."""
     n, count = 9, 4
     rng = np.random.default_rng(1)
     a, w = rng.standard_normal((n, n)), np.random.default_rng(5).standard_normal((n, count))

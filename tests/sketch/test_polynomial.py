@@ -10,6 +10,8 @@ from nlattn.sketch import PolynomialSketch, TensorSketch
 from nlattn.testing import assert_close, to_numpy
 
 rng = np.random.default_rng(0)
+
+
 KINDS = ["gaussian", "srht", "tensor_sketch"]
 
 
@@ -26,7 +28,7 @@ def convolved(sketch, x):
     return out
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 7, 16, 33])
+@pytest.mark.parametrize("m", [1, 2, 7, 16])
 @pytest.mark.parametrize(("degree", "coef0"), [(1, 0.0), (2, 0.0), (2, 0.5), (3, 1.0), (5, 0.0)])
 def test_both_routes_are_the_convolution(backend, m, degree, coef0):
     sketch = TensorSketch(6, m, degree, gamma=0.7, coef0=coef0, rng=1)
@@ -42,7 +44,7 @@ def test_both_routes_are_the_convolution(backend, m, degree, coef0):
 
 @pytest.mark.parametrize("coef0", [0.0, 1.5])
 def test_features_are_those_of_scikit_learn(coef0):
-    """With the same hashes, up to the orthogonal change of basis."""
+    """With the same hashes the features are equal up to an orthogonal change of basis."""
     peer = pytest.importorskip("sklearn.kernel_approximation").PolynomialCountSketch
     x = rng.standard_normal((20, 8))
     theirs = peer(gamma=0.5, degree=3, coef0=coef0, n_components=32, random_state=0).fit(x)
@@ -94,18 +96,23 @@ def test_kinds_and_shapes(backend, coef0):
         assert_close(whole, sketch.apply(np.ones((1, 6))), rtol=1e-10, atol=1e-10, like=backend.array(x))
 
 
-@pytest.mark.parametrize("degree", [1, 2, 3, 4, 5, 6, 7])
-@pytest.mark.parametrize("kind", KINDS)
+# Each degree has a tree of another shape; the kinds differ in the nodes.
+SHAPES = [("gaussian", degree) for degree in range(1, 8)] + [
+    (kind, degree) for kind in KINDS[1:] for degree in (2, 3, 5)
+]
+
+
+@pytest.mark.parametrize(("kind", "degree"), SHAPES)
 def test_polynomial_sketch_is_unbiased(kind, degree):
-    """Means over many draws for vectors at an angle where powers are not small, within 5 standard errors."""
+    """Means over many draws, for vectors at an angle where powers are not small, within 5 standard errors."""
     x = np.asarray([[0.6, 0.0, 0.7, 0.1, 0.0, 0.3, 0.1, 0.2], [0.5, 0.2, 0.7, 0.0, 0.1, 0.2, 0.0, 0.3]])
     exact = (1.1 * x[0] @ x[1] + 0.2) ** degree
     r = 16 if kind == "srht" else 32
     estimates = []
-    for seed in range(400):
+    for seed in range(150 if degree < 6 else 400):
         u, v = PolynomialSketch(8, r, degree, kind=kind, gamma=1.1, coef0=0.2, rng=seed).apply(x)
         estimates.append(u @ v)
-    error = np.std(estimates) / 20
+    error = np.std(estimates) / np.sqrt(len(estimates))
     assert abs(np.mean(estimates) - exact) <= max(5 * error, 1e-12)
     # Sharp enough to notice a factor of 2, let alone one of r.
     assert degree == 1 or error < 0.2 * exact
