@@ -99,7 +99,7 @@ def test_install_elsewhere(built, kind, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     subprocess.run([python, "-m", "pip", "install", "-q", f"{file}[cli]"], check=True)
-    modules = sorted(modules_on_disk() - {"nlattn.testing.suite"})
+    modules = sorted(modules_on_disk() - {"nlattn.testing._suite"})
     code = f"""
 import importlib, numpy as np, nlattn
 for name in {[m for m in modules if not m.startswith("nlattn.testing")]!r}:

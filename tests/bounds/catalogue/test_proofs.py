@@ -1,4 +1,4 @@
-"""Every bound has a proof, which names its tests, and stands in the index."""
+"""Every bound has a proof, which names its tests."""
 
 import ast
 import functools
@@ -46,16 +46,3 @@ def test_proofs_are_found():
     assert {proof_file(id) for id in BOUNDS} <= set(PROOFS.glob("*.md"))
     with pytest.raises(ValueError, match=r"\Aid must be one of "):
         proof_file("README")
-
-
-def index():
-    """The table in proofs/README.md."""
-    lines = ["| id | statement | kind | source |", "|---|---|---|---|"]
-    for id, record in sorted(BOUNDS.items()):
-        statement, source = (text.replace("|", r"\|") for text in (record.statement, record.source))
-        lines.append(f"| [{id}]({id}.md) | {statement} | {record.kind} | {source} |")
-    return "\n".join(lines)
-
-
-def test_index():
-    assert index() in (PROOFS / "README.md").read_text(encoding="utf-8"), f"put this into proofs/README.md:\n{index()}"
