@@ -1,1 +1,1 @@
-"""Everything that depends on an array library: types, precision, rows, guards, values on the host, random draws."""
+"""Everything that depends on an array library: types, precision, rows, guards, values on the host, draws, PyTorch."""

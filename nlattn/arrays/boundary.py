@@ -97,7 +97,7 @@ class Lending:
 def lend(*values: Any) -> Lending | None:
     """A lending if the values hold tensors and all of these can be lent; None where the values stay what they are."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or _KEEP.get() or torch.compiler.is_compiling():
+    if torch is None or _KEEP.get():
         return None
     tensors: list[Any] = []
     if not _gathered(torch.Tensor, values, tensors) or not tensors or _recording(torch):
@@ -129,8 +129,8 @@ def on_numpy(function: Any = None, /, *, same_dtype: bool = False) -> Any:
 
 
 def _recording(torch: Any) -> bool:
-    """Whether PyTorch records or replaces the operations on plain tensors: under jit.trace, make_fx, fake tensors."""
-    return bool(torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack())
+    """Whether PyTorch records or replaces operations on plain tensors: compilers, jit.trace, make_fx, fake tensors."""
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing() or torch._C._len_torch_dispatch_stack())
 
 
 def _lendable(torch: Any, tensor: Any) -> bool:
@@ -161,13 +161,16 @@ def _parts(value: Any) -> Iterable[Any] | None:
 
 def _gathered(tensor: type, value: Any, found: list[Any]) -> bool:
     """Append the tensors in a value; False where it also holds what may be, or hold, an array of another library."""
-    if isinstance(value, tensor):
-        found.append(value)
-        return True
     parts = _parts(value)
-    if parts is None:
-        return isinstance(value, _PLAIN)
-    return all(_gathered(tensor, part, found) for part in parts)
+    if parts is not None:
+        return all(_gathered(tensor, part, found) for part in parts)
+    # NumPy arrays are the usual case, and to ask whether a value is a tensor takes longest.
+    if isinstance(value, np.ndarray):
+        return False
+    if isinstance(value, _PLAIN):
+        return True
+    found.append(value)
+    return isinstance(value, tensor)
 
 
 def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:
