@@ -20,8 +20,8 @@ RngLike: TypeAlias = int | np.integer[Any] | np.random.SeedSequence | np.random.
 class Array(Protocol):
     """What all algorithms ask of an array: the array API standard's attributes and operators.
 
-    ``~`` and ``__index__`` are left out: NumPy declares them for integers and booleans alone, and floating arrays have to
-    be accepted too.
+    ``~`` and ``__index__`` are left out, which NumPy declares for integers and booleans alone: a checker has to accept
+    arrays of floating numbers too.
 
     ``__array__`` is not of the standard. It lets a type checker pass results on to NumPy's functions; CuPy's raises.
     """
