@@ -10,8 +10,8 @@ from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.random import generator
 from nlattn.arrays.typing import Array, RngLike
+from nlattn.decomp._allowances import Allowance, within
 from nlattn.decomp._arguments import Ranks, check_ranks, check_tolerance, either, tensor
-from nlattn.decomp._budgets import Budget, within
 from nlattn.decomp._orthogonal_iteration import orthogonal_iteration
 from nlattn.decomp._subspaces import leading_basis, sketched_basis
 from nlattn.decomp._truncations import Basis, Method, truncated, tucker_error
@@ -122,9 +122,9 @@ def tucker(
         rtol = check_tolerance(rtol, eps)
         modes = _check_order(order, list(x.shape))
 
-        def attempt(budget: Budget, accurate: bool) -> tuple[tuple[Array, list[Array]], float]:
+        def attempt(allowance: Allowance, accurate: bool) -> tuple[tuple[Array, list[Array]], float]:
             result = truncated(
-                xp, x, budget, modes, partial(leading_basis, accurate=True) if accurate else basis, method
+                xp, x, allowance, modes, partial(leading_basis, accurate=True) if accurate else basis, method
             )
             return result, tucker_error(xp, x, norm, *result, exact=True)
 

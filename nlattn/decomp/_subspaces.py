@@ -4,7 +4,7 @@ import numpy as np
 
 from nlattn.arrays.host import to_float
 from nlattn.arrays.typing import Array, DType, Namespace
-from nlattn.decomp._budgets import Budget
+from nlattn.decomp._allowances import Allowance
 from nlattn.linalg._magnitudes import squared_norm
 from nlattn.linalg._operators import adjoint
 from nlattn.linalg._ranges import range_finder
@@ -21,12 +21,14 @@ START = 16
 COLUMNS = 1 << 14
 
 
-def leading_basis(xp: Namespace, y: Array, rank: int | Budget, *, accurate: bool = False, lost: float = 0.0) -> Array:
+def leading_basis(
+    xp: Namespace, y: Array, rank: int | Allowance, *, accurate: bool = False, lost: float = 0.0
+) -> Array:
     """The leading left singular vectors of `y` (m, n), as many as `rank` says, at most min(m, n).
 
     They come from the Gram matrix, where rounding hides singular values below sqrt(eps) times the largest. If such a
     direction would be kept and another one dropped, or with `accurate`, they come from a slower factorisation.
-    A Budget is charged with what is dropped, and with the energy `lost` before.
+    An Allowance is charged with what is dropped, and with the energy `lost` before.
     """
     m, n = y.shape
 
@@ -41,17 +43,23 @@ def leading_basis(xp: Namespace, y: Array, rank: int | Budget, *, accurate: bool
     if not (accurate or m > n) and hidden(energies, kept(energies)):
         vectors, energies = _accurate(xp, y)
     r = kept(energies)
-    if isinstance(rank, Budget):
+    if isinstance(rank, Allowance):
         rank.spend(lost + to_float(xp.sum(energies[r:])))
     return signed(xp, vectors[:, :r])
 
 
 def sketched_basis(
-    xp: Namespace, y: Array, rank: int | Budget, rng: np.random.Generator, *, oversampling: int, power_iterations: int
+    xp: Namespace,
+    y: Array,
+    rank: int | Allowance,
+    rng: np.random.Generator,
+    *,
+    oversampling: int,
+    power_iterations: int,
 ) -> Array:
     """What `leading_basis` gives for the projection of `y` onto the range of its product with a Gaussian matrix.
 
-    For a Budget this range is doubled until it misses at most half of the share.
+    For an Allowance this range is doubled until it misses at most half of the share.
     """
     size = oversampling + (rank if isinstance(rank, int) else START)
     while size < min(y.shape):

@@ -5,8 +5,8 @@ import math
 from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.namespaces import namespace
 from nlattn.arrays.typing import Array, Namespace
+from nlattn.decomp._allowances import Allowance, within
 from nlattn.decomp._arguments import Ranks, check_tolerance, either, tensor
-from nlattn.decomp._budgets import Budget, within
 from nlattn.decomp._errors import projection_error
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.decomp._trains import TensorTrain, check_train, product
@@ -68,8 +68,8 @@ def tensor_train(
     else:
         rtol = check_tolerance(rtol, eps)
 
-        def attempt(budget: Budget, accurate: bool) -> tuple[list[Array], float]:
-            cores = _swept(xp, x, budget, accurate=accurate)
+        def attempt(allowance: Allowance, accurate: bool) -> tuple[list[Array], float]:
+            cores = _swept(xp, x, allowance, accurate=accurate)
             return cores, _error(xp, x, norm, cores, exact=True)
 
         cores, error = within(attempt, rtol=rtol, norm=norm, steps=max(len(shape) - 1, 1), eps=eps)
@@ -77,14 +77,14 @@ def tensor_train(
     return TensorTrain(cores=tuple(cores), error=error)
 
 
-def _swept(xp: Namespace, x: Array, ranks: list[int] | Budget, *, accurate: bool) -> list[Array]:
+def _swept(xp: Namespace, x: Array, ranks: list[int] | Allowance, *, accurate: bool) -> list[Array]:
     """The cores of the tensor `x`, from the left."""
     cores: list[Array] = []
     rest, rank = x, 1
     for k in range(x.ndim - 1):
         rows = rank * x.shape[k]
         matrix = xp.reshape(rest, (rows, math.prod(x.shape[k + 1 :])))
-        u = leading_basis(xp, matrix, ranks if isinstance(ranks, Budget) else ranks[k], accurate=accurate)
+        u = leading_basis(xp, matrix, ranks if isinstance(ranks, Allowance) else ranks[k], accurate=accurate)
         cores.append(xp.reshape(u, (rank, x.shape[k], u.shape[1])))
         rest, rank = adjoint(u) @ matrix, u.shape[1]
     return [*cores, xp.reshape(rest, (rank, x.shape[-1], 1))]

@@ -8,8 +8,8 @@ from array_api_compat import array_namespace
 
 from nlattn.arrays.boundary import carrier, on_numpy
 from nlattn.arrays.typing import Array, Namespace
+from nlattn.decomp._allowances import Allowance
 from nlattn.decomp._arguments import Ranks, check_ranks, check_tolerance, either
-from nlattn.decomp._budgets import Budget
 from nlattn.decomp._subspaces import leading_basis
 from nlattn.linalg._magnitudes import residual_norm, scaled
 from nlattn.linalg._operators import adjoint
@@ -75,17 +75,17 @@ class TensorTrain:
         cores = _orthogonal_from_the_right(xp, self.cores)
         first, norm, scale = scaled(cores[0])
         cores[0] = first
-        wanted: list[int] | Budget
+        wanted: list[int] | Allowance
         if rtol is None:
             limits = [min(core.shape[2], math.prod(self.shape[: k + 1])) for k, core in enumerate(cores[:-1])]
             wanted = check_train(ranks, limits, self.shape)
         else:
             rtol = check_tolerance(rtol, float(xp.finfo(first.dtype).eps))
-            wanted = Budget((rtol * norm) ** 2, len(cores) - 1)
+            wanted = Allowance((rtol * norm) ** 2, len(cores) - 1)
         lost = 0.0
         for k in range(len(cores) - 1):
             matrix = _tall(xp, cores[k])
-            u = leading_basis(xp, matrix, wanted if isinstance(wanted, Budget) else wanted[k], accurate=True)
+            u = leading_basis(xp, matrix, wanted if isinstance(wanted, Allowance) else wanted[k], accurate=True)
             rest = adjoint(u) @ matrix
             lost += residual_norm(matrix, u, rest) ** 2
             cores[k] = xp.reshape(u, (*cores[k].shape[:2], u.shape[1]))

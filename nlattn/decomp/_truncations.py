@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from nlattn.arrays.typing import Array, Namespace
-from nlattn.decomp._budgets import Budget
+from nlattn.decomp._allowances import Allowance
 from nlattn.decomp._errors import projection_error
 from nlattn.decomp._subspaces import leading_basis, signed
 from nlattn.decomp._unfolding import multiplied, unfold
@@ -15,19 +15,19 @@ __all__ = ["Basis", "Method", "truncated", "tucker_error"]
 
 Method = Literal["sthosvd", "hosvd", "hooi", "randomized"]
 
-#: Namespace, unfolding, rank or budget -> orthonormal columns.
-Basis: TypeAlias = Callable[[Namespace, Array, int | Budget], Array]
+#: Namespace, unfolding, rank or allowance -> orthonormal columns.
+Basis: TypeAlias = Callable[[Namespace, Array, int | Allowance], Array]
 
 
 def truncated(
-    xp: Namespace, x: Array, ranks: list[int] | Budget, order: list[int], basis: Basis, method: Method
+    xp: Namespace, x: Array, ranks: list[int] | Allowance, order: list[int], basis: Basis, method: Method
 ) -> tuple[Array, list[Array]]:
     """The core and the factors of a tensor whose modes are truncated in an order, by what `basis` keeps of each."""
     factors: dict[int, Array] = {}
     core = x
     for k in order:
         unfolded = unfold(x if method == "hosvd" else core, k)
-        factors[k] = basis(xp, unfolded, ranks if isinstance(ranks, Budget) else ranks[k])
+        factors[k] = basis(xp, unfolded, ranks if isinstance(ranks, Allowance) else ranks[k])
         core = multiplied(xp, core, adjoint(factors[k]), k)
     for k in range(x.ndim):
         others = math.prod(core.shape) // core.shape[k]

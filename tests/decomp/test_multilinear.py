@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nlattn.decomp import TuckerTensor, tucker
-from nlattn.decomp._budgets import Budget
+from nlattn.decomp._allowances import Allowance
 from nlattn.decomp._subspaces import sketched_basis
 from nlattn.errors import ConvergenceWarning
 from nlattn.testing import assert_same_kind
@@ -271,8 +271,10 @@ def test_randomised_range_to_a_tolerance():
     tails = np.sqrt(np.cumsum(values[::-1] ** 2))[::-1]
     for rtol in (0.1, 0.01):
         allowed = (rtol * np.linalg.norm(y)) ** 2
-        u = sketched_basis(np, y, Budget(allowed, 1), np.random.default_rng(0), oversampling=4, power_iterations=0)
-        other = sketched_basis(np, y, Budget(allowed, 1), np.random.default_rng(1), oversampling=4, power_iterations=0)
+        u = sketched_basis(np, y, Allowance(allowed, 1), np.random.default_rng(0), oversampling=4, power_iterations=0)
+        other = sketched_basis(
+            np, y, Allowance(allowed, 1), np.random.default_rng(1), oversampling=4, power_iterations=0
+        )
         assert np.linalg.norm(y - u @ (u.T @ y)) ** 2 <= allowed
         assert u.shape[1] <= np.sum(tails > rtol * np.linalg.norm(y)) + 8
         assert np.linalg.norm(u[:, 0] - other[:, 0]) > 1e-12

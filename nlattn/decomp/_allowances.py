@@ -6,12 +6,12 @@ from typing import TypeVar
 from nlattn.arrays.typing import Array, Namespace
 from nlattn.linalg._magnitudes import CANCELLED
 
-__all__ = ["Budget", "within"]
+__all__ = ["Allowance", "within"]
 
 T = TypeVar("T")
 
 
-class Budget:
+class Allowance:
     """How much energy (squared norm) `steps` truncations may discard in all: what one leaves, the next ones may use."""
 
     def __init__(self, energy: float, steps: int) -> None:
@@ -33,16 +33,16 @@ class Budget:
 
 
 def within(
-    attempt: Callable[[Budget, bool], tuple[T, float]], *, rtol: float, norm: float, steps: int, eps: float
+    attempt: Callable[[Allowance, bool], tuple[T, float]], *, rtol: float, norm: float, steps: int, eps: float
 ) -> tuple[T, float]:
-    """The first result of ``attempt(budget, accurate)`` whose error, which it measures, is at most `rtol`.
+    """The first result of ``attempt(allowance, accurate)`` whose error, which it measures, is at most `rtol`.
 
-    Precision is raised first, then the budget lowered until nothing but exact zeros may be discarded.
+    Precision is raised first, then the allowance lowered until nothing but exact zeros may be discarded.
     """
     attempts = [(False, 1.0), (True, 1.0), (True, 0.25), (True, 0.0)]
-    # A Gram matrix gives energies to a few eps times the whole; a smaller budget needs the accurate way at once.
+    # A Gram matrix gives energies to a few eps times the whole; a smaller allowance needs the accurate way at once.
     for accurate, share in attempts[rtol**2 < CANCELLED * steps * eps :]:
-        result, error = attempt(Budget(share * (rtol * norm) ** 2, steps), accurate)
+        result, error = attempt(Allowance(share * (rtol * norm) ** 2, steps), accurate)
         if error <= rtol:
             break
     return result, error
