@@ -1,4 +1,4 @@
-"""A few keys, the same for all query rows of a head, and exact attention over those of them in an interval."""
+"""A few keys that are the same for all query rows of a head, and exact attention over those in an interval."""
 
 from typing import NamedTuple
 
@@ -15,9 +15,15 @@ __all__ = ["ChosenKeys", "attend_to_chosen", "choose_keys"]
 
 
 class ChosenKeys(NamedTuple):
-    """Keys (B, X, m, E) and values in the order of their positions, X heads or groups; bias (B, H, 1, m) or None.
+    """Keys that were chosen for X heads or groups, in the order of their positions.
 
-    before (B, H, S + 1): how many of them stand before each position.
+    Attributes
+    ----------
+    key, value : array, shapes (B, X, m, E) and (B, X, m, Ev)
+    bias : array, shape (B, H, 1, m), or None
+        Their log-weights.
+    before : integer array, shape (B, H, S + 1)
+        How many of the chosen keys stand before each position.
     """
 
     key: Array
@@ -27,7 +33,7 @@ class ChosenKeys(NamedTuple):
 
 
 def choose_keys(problem: Problem, scores: Array, m: int) -> ChosenKeys:
-    """The m keys with the largest scores (B, X, S), where -inf, what no row may see, comes last; m < S."""
+    """The m < S keys with the largest scores (B, X, S), which are -inf where no row may see a key."""
     xp = problem.xp
     b, h = problem.query.shape[:2]
     x = scores.shape[1]
@@ -45,7 +51,7 @@ def choose_keys(problem: Problem, scores: Array, m: int) -> ChosenKeys:
 
 
 def attend_to_chosen(chosen: ChosenKeys, rows: Problem, start: Array, stop: Array) -> Partial:
-    """Attention of rows over those chosen keys that stand in start <= position < stop (B, H, L)."""
+    """Attention of rows over the chosen keys with start <= position < stop, both (B, H, L)."""
     xp = rows.xp
     first, last = (xp.take_along_axis(chosen.before, edge, axis=-1) for edge in (start, stop))
     parts = softmax_attention(rows.query, chosen.key, chosen.value, first, last, scale=rows.scale, bias=chosen.bias)

@@ -1,4 +1,4 @@
-"""Attention over keys of equal hash code, each weighted by how rarely its code is equal: unbiased sums."""
+"""Attention over keys of equal hash code, each divided by the probability of that, so that its sums are unbiased."""
 
 import functools
 import math
@@ -12,21 +12,41 @@ from nlattn.arrays.guards import exp_weights, finite_or_zero, log_mass, nonzero
 from nlattn.arrays.rows import repeat_heads, take_for_heads, unit_rows
 from nlattn.arrays.typing import Array
 from nlattn.cluster import cross_polytope_collision_probability
-from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.partials import Partial, concat_rows, merge_partials
 from nlattn.problem.problem import Problem
 from nlattn.select.block_pairs import code_bounds
 from nlattn.select.usable_keys import Keys
 
-__all__ = ["attend_to_equal_codes", "log_collision_probability"]
+__all__ = ["Hashed", "attend_to_equal_codes", "log_collision_probability"]
 
-#: Scores at a time, over all heads: 8 MB in float32.
-SCORES = 1 << 21
-#: Degree of the interpolation in the angle.
+#: Scores at a time, over all heads, so that memory does not grow with the largest bucket: 8 MB in float32.
+TILE_NUMBERS = 1 << 21
+#: Degree of the polynomial in the angle that stands for the exponent of a probability: the logarithm of a probability
+#: is then right to 4e-6 below a right angle.
 DEGREE = 32
 
 
+class Hashed(NamedTuple):
+    """Queries and keys as they were hashed, and their codes in R rounds.
+
+    Attributes
+    ----------
+    query, key : array, shapes (B, H, L, E) and (B, G, S, E)
+    row_codes, key_codes : integer array, shapes (B, H, R, L) and (B, K, R, S)
+        Codes of a product of cross-polytope hashes.
+    factors : tuple of int
+        The sizes of the hashes that make up the product.
+    """
+
+    query: Array
+    key: Array
+    row_codes: Array
+    key_codes: Array
+    factors: tuple[int, ...]
+
+
 class _Rows(NamedTuple):
-    """What belongs to queries, (B, H, L, ...), in the order of their codes."""
+    """What belongs to the queries, each (B, H, L, ...) in the order of their codes."""
 
     code: Array
     query: Array
@@ -38,7 +58,7 @@ class _Rows(NamedTuple):
 
 
 class _Keys(NamedTuple):
-    """What belongs to keys, (B, K or G, S, ...), in the order of their codes."""
+    """What belongs to the keys, each (B, K or G, S, ...) in the order of their codes."""
 
     code: Array
     key: Array
@@ -51,30 +71,17 @@ class _Keys(NamedTuple):
 
 
 def attend_to_equal_codes(
-    problem: Problem,
-    keys: Keys,
-    query: Array,
-    key: Array,
-    row_codes: Array,
-    key_codes: Array,
-    factors: Sequence[int],
-    rows_at_a_time: int,
-    *,
-    barred: tuple[Array, Array] | None = None,
+    problem: Problem, keys: Keys, hashed: Hashed, rows_at_a_time: int, *, barred: tuple[Array, Array] | None = None
 ) -> Partial:
     """Attention with the weights c exp(score) / (R p) for pairs with equal codes in c of R rounds, of probability p.
 
-    Numerator and denominator of the softmax are unbiased, each row's estimate being one over all rounds.
+    Numerator and denominator of the softmax of each row are unbiased estimates, from all rounds together.
 
     Parameters
     ----------
     problem : Problem
     keys : Keys
-    query, key : array, shapes (B, H, L, E) and (B, G, S, E)
-        What was hashed.
-    row_codes, key_codes : integer array, shapes (B, H, R, L) and (B, K, R, S)
-        Cross-polytope codes with `factors`.
-    factors : sequence of int
+    hashed : Hashed
     rows_at_a_time : int
     barred : pair of integer arrays, shapes (B, H, L) and (B, K, S), optional
         Pairs for which these are equal do not meet.
@@ -83,30 +90,32 @@ def attend_to_equal_codes(
     -------
     Partial
     """
-    xp, rounds = problem.xp, row_codes.shape[2]
-    query_unit, query_zero = unit_rows(query)
-    key_unit, key_zero = (repeat_heads(x, keys.heads) for x in unit_rows(key))
+    xp, rounds = problem.xp, hashed.row_codes.shape[2]
+    query_unit, query_zero = unit_rows(hashed.query)
+    key_unit, key_zero = (repeat_heads(x, keys.heads) for x in unit_rows(hashed.key))
     bars = (None, None) if barred is None else barred
-    places = xp.arange(key_codes.shape[3], dtype=problem.start.dtype, device=problem.start.device)
-    places = xp.broadcast_to(places, (*key_codes.shape[:2], key_codes.shape[3]))
+    shape = (*hashed.key_codes.shape[:2], hashed.key_codes.shape[3])
+    positions = xp.arange(shape[2], dtype=problem.start.dtype, device=problem.start.device)
+    positions = xp.broadcast_to(positions, shape)
     parts = []
     for r in range(rounds):
-        ours, theirs = row_codes[:, :, r, :], key_codes[:, :, r, :]
+        ours, theirs = hashed.row_codes[:, :, r, :], hashed.key_codes[:, :, r, :]
         if keys.valid is not None:
-            # Behind all others, and in no bucket, not even one of masked queries.
-            theirs = xp.where(keys.valid, theirs, math.prod(2 * factor for factor in factors) + 1)
+            # Masked keys get a code behind all others, which not even masked queries have.
+            theirs = xp.where(keys.valid, theirs, math.prod(2 * factor for factor in hashed.factors) + 1)
         order, key_order = (xp.argsort(codes, axis=-1, stable=True) for codes in (ours, theirs))
         row_parts = (ours, problem.query, query_unit, query_zero, problem.start, problem.stop, bars[0])
         sorted_rows = _Rows(*(_taken(x, order) for x in row_parts))
-        key_parts = (theirs, keys.key, keys.value, key_unit, key_zero, places, keys.weight, bars[1])
+        key_parts = (theirs, keys.key, keys.value, key_unit, key_zero, positions, keys.weight, bars[1])
         sorted_keys = _Keys(*(_taken(x, key_order) for x in key_parts))
-        part = _one_round(problem, sorted_rows, sorted_keys, factors, rounds, rows_at_a_time)
+        part = _one_round(problem, sorted_rows, sorted_keys, hashed.factors, rounds, rows_at_a_time)
         inverse = xp.argsort(order, axis=-1)
         parts.append(Partial(*(take_for_heads(x, inverse) for x in part)))
     return merge_partials(*parts)
 
 
 def _taken(array: Array | None, order: Array) -> Any:
+    # Any: the fields of _Rows and _Keys are made from it, of which only some may be None.
     return None if array is None else take_for_heads(array, order)
 
 
@@ -117,7 +126,7 @@ def _cut(array: Array | None, first: int, last: int) -> Any:
 def _one_round(
     problem: Problem, rows: _Rows, keys: _Keys, factors: Sequence[int], rounds: int, rows_at_a_time: int
 ) -> Partial:
-    """The rows in the order of their codes, a few at a time against the keys that share a code with one of them."""
+    """The rows in the order of their codes, a few at a time with the keys that share a code with one of them."""
     xp = problem.xp
     b, h, length = rows.code.shape
     parts, i = [], 0
@@ -127,18 +136,18 @@ def _one_round(
         low, high = code_bounds(keys.code, ends)
         first, last = low[..., 0], high[..., 1]
         widest = max(1, int(xp.max(last - first)))
-        few = min(few, max(1, SCORES // (b * h * widest)))
+        few = min(few, max(1, TILE_NUMBERS // (b * h * widest)))
         place = first[..., None] + xp.arange(widest, dtype=first.dtype, device=first.device)
         some = _Rows(*(_cut(x, i, i + few) for x in rows))
         parts.append(_tile(problem, some, keys, place, last, factors, rounds))
         i += few
-    return Partial(xp.concat([part.out for part in parts], axis=2), xp.concat([part.lse for part in parts], axis=2))
+    return concat_rows(parts)
 
 
 def _tile(
     problem: Problem, rows: _Rows, keys: _Keys, place: Array, last: Array, factors: Sequence[int], rounds: int
 ) -> Partial:
-    """A few rows against the keys at places (B, H, n) below `last` (B, H)."""
+    """A few rows with the sorted keys at some places (B, H, n) below `last` (B, H)."""
     xp, dtype = problem.xp, problem.accumulator
     seen = (place < last[..., None])[..., None, :]
     place = xp.clip(place, None, keys.code.shape[2] - 1)
@@ -154,7 +163,7 @@ def _tile(
         seen = seen & (own != -xp.inf)
         scores = scores + finite_or_zero(own)
     log_p = log_collision_probability(rows.unit @ xp.matrix_transpose(near.unit), factors)
-    # A zero vector has code 0, as any other one has with the probability of a right angle; two always agree.
+    # Two zero vectors always have equal codes. One alone agrees with another vector as if at a right angle.
     log_p = xp.where(rows.zero[..., None] & near.zero[..., None, :], xp.zeros_like(log_p), log_p)
     weights, shift = exp_weights(xp.where(seen, scores - log_p - math.log(rounds), -xp.inf))
     total = xp.sum(weights, axis=-1, keepdims=True)
@@ -163,9 +172,10 @@ def _tile(
 
 
 def log_collision_probability(cosine: Array, factors: Sequence[int]) -> Array:
-    """The logarithm of the probability of equal product cross-polytope codes, for cosines of angles.
+    """The logarithm of the probability that two vectors have equal codes, from the cosine of the angle between them.
 
-    To 1e-5 below a right angle and 1e-3 beyond, where the probability of each factor is above 1e-9.
+    The codes are those of a product of cross-polytope hashes of sizes `factors`. The result is right to 1e-5 below a
+    right angle, and to 5e-3 beyond as long as the probability for each factor is above 1e-9.
     """
     xp = array_namespace(cosine)
     limit = 1 - float(xp.finfo(cosine.dtype).eps)
@@ -176,7 +186,10 @@ def log_collision_probability(cosine: Array, factors: Sequence[int]) -> Array:
 
 @functools.cache
 def _exponent(size: int) -> tuple[float, tuple[float, ...]]:
-    """Chebyshev coefficients on [0, end] of h in p = (1 - angle / pi)^h, which is smooth where log p is not."""
+    """The Chebyshev coefficients on [0, end] of the exponent h in p = (1 - angle / pi)^h, and that end.
+
+    As a function of the angle, h is smooth where log p is not. Behind `end` p is below 1e-9.
+    """
     low, end = 0.0, math.pi
     for _ in range(20):
         middle = (low + end) / 2
@@ -190,7 +203,7 @@ def _exponent(size: int) -> tuple[float, tuple[float, ...]]:
 
 
 def _polynomial(series: tuple[float, Sequence[float]], angle: Array) -> Array:
-    """Clenshaw's sum; behind the end of the interval the value there."""
+    """A Chebyshev series by Clenshaw's sum. Behind the end of its interval it keeps the value at the end."""
     end, coefficients = series
     t = array_namespace(angle).clip(angle * (2 / end) - 1, -1.0, 1.0)
     one, two = 0 * t, 0 * t

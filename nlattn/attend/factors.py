@@ -1,4 +1,4 @@
-"""Attention matrices of low rank: two factors of softmax weights against landmarks, and a core that joins them."""
+"""Attention matrices of low rank: two factors of softmax weights with landmarks, and a core that joins them."""
 
 from array_api_compat import array_namespace
 
@@ -22,7 +22,7 @@ def join_factors(
     rcond: float | None,
     iterations: int,
 ) -> tuple[Array, Array]:
-    """pinv(softmax(scale q k^T)) @ right without rows and columns of unused landmarks, and the rank.
+    """pinv(softmax(scale q k^T)) @ right, and the rank of that core, whose unused landmarks have no rows and columns.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def attend_to_landmarks(rows: Problem, key: Array, value: Array, bias: Array) ->
     b, h, g, length, _ = rows.shape
     _, _, landmarks, e = key.shape
     ev = value.shape[3]
-    # The joined values belong to a query head, the landmarks' keys to its group: the groups go to the batch.
+    # Values belong to a query head here, but keys to its group. With groups as batch elements one call suffices.
     lead = (b * g, h // g)
     stop = xp.full((*lead, length), landmarks, dtype=xp.int64, device=rows.start.device)
     out, _ = softmax_attention(

@@ -1,12 +1,13 @@
 """Causal attention from attention that is not causal, by recursive halving."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from nlattn.arrays.typing import Array, Namespace
 from nlattn.attend.intervals import interval_attention
-from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.partials import Partial, concat_rows, merge_partials
 from nlattn.problem.problem import Problem
 
 __all__ = ["Halves", "attend_to_halves", "prepare_halves"]
@@ -14,14 +15,54 @@ __all__ = ["Halves", "attend_to_halves", "prepare_halves"]
 T = TypeVar("T")
 
 
-class Run(NamedTuple):
-    """Consecutive pairs of halves of one width: the query rows from begin to end, and the number of the first pair."""
+class Pair(NamedTuple):
+    """Two neighbouring stretches of `width` keys, the halves of a stretch of twice the width.
 
-    width: int
+    Pair j of a width has the keys [2 j width, (2 j + 1) width) as its earlier half. The queries at the positions
+    [(2 j + 1) width, (2 j + 2) width) are its later half: all those keys are in their past.
+    """
+
+    j: int
     begin: int
     end: int
+    """The rows of its later half, as far as there are such queries: begin <= i < end."""
+
+    def is_whole(self, width: int) -> bool:
+        """Whether there is a query for each position of both halves."""
+        return self.begin >= width and self.end - self.begin == width
+
+
+class Run(NamedTuple):
+    """Consecutive pairs of one width that are attended to by one call: several whole pairs, or any single pair.
+
+    Attributes
+    ----------
+    width : int
+    first : int
+        The number j of the first pair.
+    pairs : int
+        How many pairs there are.
+    begin, end : int
+        The first row of the first later half, and the row behind the last later half. Where there are several pairs,
+        the rows of earlier and later halves alternate in between.
+    """
+
+    width: int
     first: int
     pairs: int
+    begin: int
+    end: int
+
+    @property
+    def rows(self) -> slice:
+        """The rows of the later halves; where there are several pairs, those of the earlier halves too."""
+        return slice(self.begin if self.pairs == 1 else self.begin - self.width, self.end)
+
+    @property
+    def keys(self) -> slice:
+        """The keys of the earlier halves; where there are several pairs, those of the later halves too."""
+        start = 2 * self.width * self.first
+        return slice(start, start + self.width * (1 if self.pairs == 1 else 2 * self.pairs))
 
 
 class Halves(NamedTuple, Generic[T]):
@@ -36,12 +77,12 @@ class Halves(NamedTuple, Generic[T]):
 
 
 def prepare_halves(problem: Problem, most: int, prepare: Callable[[Problem], T]) -> Halves[T]:
-    """Cut a causal problem into exact stretches of at most `most` keys and pairs of halves, and prepare these.
+    """Cut a causal problem into exact stretches of at most `most` keys and pairs of halves, and prepare the pairs.
 
-    The keys are cut into 2^n stretches of one length w <= most (but for the last ones), w > most / 2 where n > 0. On
-    every level w, 2 w, 4 w, ... the queries at [(2j + 1) w, (2j + 2) w) attend to the keys [2j w, (2j + 1) w), all of
-    which are in their past. `prepare` gets problems of such pairs, which are not causal. Future keys and values have no
-    influence then, whatever it does with those that it is given; future queries of the same half may have.
+    The keys are cut into 2^n stretches of one width w <= most, of which the last may be shorter or empty; w > most / 2
+    where n > 0. On each level w, 2 w, 4 w, ... neighbouring stretches make a pair, and the queries of the later half
+    attend to the keys of the earlier one. `prepare` gets problems that consist of such pairs and are not causal.
+    Whatever it does with them, future keys and values have no influence; future queries of the same half may have.
     """
     s = problem.key.shape[2]
     if not problem.is_causal:
@@ -53,8 +94,8 @@ def prepare_halves(problem: Problem, most: int, prepare: Callable[[Problem], T])
     while 0 < level < s:
         runs += list(_runs(problem, level))
         level *= 2
-    # The problems are made anew when they are attended to: kept, they would be copies of all keys on each level.
-    return Halves(width, runs, [prepare(_pair_problem(problem, run)) for run in runs])
+    # The problem of a run is made again when it is attended to: to keep it would be to keep a copy of all its keys.
+    return Halves(width, runs, [prepare(_run_problem(problem, run)) for run in runs])
 
 
 def attend_to_halves(problem: Problem, halves: Halves[T], apply: Callable[[T, Problem], Partial]) -> Partial:
@@ -65,96 +106,89 @@ def attend_to_halves(problem: Problem, halves: Halves[T], apply: Callable[[T, Pr
     begin = problem.position // max(halves.width, 1) * halves.width
     total = interval_attention(replace(problem, start=xp.maximum(problem.start, begin)))
     for run, state in zip(halves.runs, halves.states, strict=True):
-        total = _merged_into(xp, total, apply(state, _pair_problem(problem, run)), run)
+        total = _merged_into(xp, total, apply(state, _run_problem(problem, run)), run)
     return total
 
 
 def _runs(problem: Problem, width: int) -> Iterator[Run]:
-    """The runs of one width: pairs whose halves are whole stand together, others alone."""
+    """The runs of one width: consecutive whole pairs together, any other pair by itself."""
     length, s = problem.query.shape[2], problem.key.shape[2]
-    shift = s - length
-    first, begin, end, pairs = 0, 0, 0, 0
-    for j in range(max(0, shift // (2 * width)), (s + width - 1) // (2 * width)):
-        low, high = max((2 * j + 1) * width - shift, 0), min((2 * j + 2) * width - shift, length)
-        if high <= low:
-            continue
-        # A whole pair: the rows of its earlier half are there too.
-        if pairs > 0 and high - low == width and low - end == width and end - begin == (2 * pairs - 1) * width:
-            end, pairs = high, pairs + 1
-            continue
-        if pairs > 0:
-            yield Run(width, begin, end, first, pairs)
-        first, begin, end, pairs = j, low, high, 1
-        if low < width:
-            yield Run(width, begin, end, first, pairs)
-            pairs = 0
-    if pairs > 0:
-        yield Run(width, begin, end, first, pairs)
+    position = s - length  # of row 0
+    pairs = []
+    for j in range(max(0, position // (2 * width)), (s + width - 1) // (2 * width)):
+        begin, end = max((2 * j + 1) * width - position, 0), min((2 * j + 2) * width - position, length)
+        if begin < end:
+            pairs.append(Pair(j, begin, end))
+    for whole, group in itertools.groupby(pairs, key=lambda pair: pair.is_whole(width)):
+        together = list(group)
+        for some in [together] if whole else [[pair] for pair in together]:
+            yield Run(width, some[0].j, len(some), some[0].begin, some[-1].end)
 
 
-def _pair_problem(problem: Problem, run: Run) -> Problem:
-    """The problem of the pairs of a run, behind each other on the batch axis, and without causality."""
-    xp = problem.xp
-    width, begin, end, first, pairs = run
-    b, h, _, _, s = problem.shape
+def _run_problem(problem: Problem, run: Run) -> Problem:
+    """The problem of the pairs of a run, which stand one after the other on the batch axis, without causality."""
+    xp, s = problem.xp, problem.key.shape[2]
+    b, h, _, _, _ = problem.shape
 
-    def cut(array: Array, axis: int, start: int, stop: int, half: int) -> Array:
-        """One half of each pair of the entries start to stop of an axis, with the pairs joined to the batch."""
-        some = array[(*(slice(None),) * axis, slice(start, stop), ...)]
-        if pairs > 1:
-            some = xp.reshape(some, (*some.shape[:axis], pairs, 2, width, *some.shape[axis + 1 :]))
-            some = some[(*(slice(None),) * (axis + 1), half, ...)]
-        else:
-            some = xp.expand_dims(some, axis=axis)
-        return joined(some, axis)
+    def keys(array: Array, axis: int) -> Array:
+        if array.shape[axis] < s:  # a mask that is the same for all keys
+            return _on_batch_axis(xp, xp.expand_dims(array, axis=axis), axis, run.pairs, b)
+        earlier = _halves(xp, array, axis, run.keys, run)[0]
+        return _on_batch_axis(xp, earlier, axis, run.pairs, b)
 
-    def joined(array: Array, axis: int) -> Array:
-        array = xp.moveaxis(array, axis, 1)
-        array = xp.broadcast_to(array, (b, pairs, *array.shape[2:]))
-        # A copy in one piece: each gathering of rows would copy a view anew.
-        return xp.concat([xp.reshape(array, (b * pairs, *array.shape[2:]))], axis=0)
-
-    def keys(array: Array | None, axis: int) -> Any:
-        if array is None or array.shape[axis] < s:
-            return None if array is None else joined(xp.expand_dims(array, axis=axis), axis)
-        start = 2 * width * first
-        return cut(array, axis, start, start + (2 * pairs if pairs > 1 else 1) * width, 0)
-
-    query = cut(problem.query, 2, begin - (width if pairs > 1 else 0), end, 1)
-    edge = xp.zeros((b * pairs, h, query.shape[2]), dtype=problem.start.dtype, device=problem.start.device)
+    later = _halves(xp, problem.query, 2, run.rows, run)[-1]
+    query = _on_batch_axis(xp, later, 2, run.pairs, b)
+    edge = xp.zeros((b * run.pairs, h, query.shape[2]), dtype=problem.start.dtype, device=problem.start.device)
     return replace(
         problem,
         query=query,
         key=keys(problem.key, 2),
         value=keys(problem.value, 2),
         start=edge,
-        stop=edge + width,
+        stop=edge + run.width,
         position=edge,
         is_causal=False,
-        mask=keys(problem.mask, 3),
-        bias=keys(problem.bias, 3),
-        batch=(b * pairs,),
+        mask=None if problem.mask is None else keys(problem.mask, 3),
+        bias=None if problem.bias is None else keys(problem.bias, 3),
+        batch=(b * run.pairs,),
         has_heads=True,
     )
 
 
+def _halves(xp: Namespace, array: Array, axis: int, entries: slice, run: Run) -> list[Array]:
+    """The earlier and the later halves of the `entries` of an axis, each with the pairs on an axis of their own.
+
+    The new axis stands before `axis`. A run of one pair has just one of the halves among its entries.
+    """
+    before = (slice(None),) * axis
+    array = array[(*before, entries, ...)]
+    if run.pairs == 1:
+        return [xp.expand_dims(array, axis=axis)]
+    array = xp.reshape(array, (*array.shape[:axis], run.pairs, 2, run.width, *array.shape[axis + 1 :]))
+    return [array[(*before, slice(None), half, ...)] for half in range(2)]
+
+
+def _on_batch_axis(xp: Namespace, array: Array, axis: int, pairs: int, b: int) -> Array:
+    """An array with the pairs on `axis` as one whose batch consists of the pairs of each of the b batch elements."""
+    array = xp.moveaxis(array, axis, 1)
+    array = xp.broadcast_to(array, (b, pairs, *array.shape[2:]))
+    # Make a contiguous copy: otherwise each gathering of rows would copy the view anew.
+    copy: Array = xp.concat([xp.reshape(array, (b * pairs, *array.shape[2:]))], axis=0)
+    return copy
+
+
 def _merged_into(xp: Namespace, total: Partial, part: Partial, run: Run) -> Partial:
-    """`total` with the partial of the pairs of a run merged into its rows."""
-    _, begin, end, _, pairs = run
-    if pairs == 1:
-        new = merge_partials(Partial(*(x[:, :, begin:end, ...] for x in total)), part)
-        pieces = [Partial(*(x[:, :, :begin, ...] for x in total)), new]
-    else:
-        (b, h, _), width = total.lse.shape, part.lse.shape[2]
-        cut = [x[:, :, begin - width : end, ...] for x in total]
-        halves = [xp.reshape(x, (b, h, pairs, 2, width, *x.shape[3:])) for x in cut]
-        rows = [xp.moveaxis(xp.reshape(x, (b, pairs, *x.shape[1:])), 1, 2) for x in part]
-        later = merge_partials(Partial(*(x[:, :, :, 1, ...] for x in halves)), Partial(*rows))
-        both = [xp.stack([x[:, :, :, 0, ...], y], axis=3) for x, y in zip(halves, later, strict=True)]
-        new = Partial(*(xp.reshape(x, y.shape) for x, y in zip(both, cut, strict=True)))
-        pieces = [Partial(*(x[:, :, : begin - width, ...] for x in total)), new]
-    pieces.append(Partial(*(x[:, :, end:, ...] for x in total)))
-    pieces = [piece for piece in pieces if piece.lse.shape[2] > 0]
-    if len(pieces) == 1:
-        return pieces[0]
-    return Partial(*(xp.concat([piece[i] for piece in pieces], axis=2) for i in range(2)))
+    """`total` with the partial of the pairs of a run merged into the rows of their later halves."""
+    b, rows = total.lse.shape[0], run.rows
+    here = Partial(*(x[:, :, rows, ...] for x in total))
+    halves = [_halves(xp, x, 2, slice(None), run) for x in here]
+    # From (B pairs, H, width, ...) to (B, H, pairs, width, ...).
+    new = Partial(*(xp.moveaxis(xp.reshape(x, (b, run.pairs, *x.shape[1:])), 1, 2) for x in part))
+    later = merge_partials(Partial(*(x[-1] for x in halves)), new)
+    merged = [xp.stack([*old[:-1], x], axis=3) for old, x in zip(halves, later, strict=True)]
+    pieces = [
+        Partial(*(x[:, :, : rows.start, ...] for x in total)),
+        Partial(*(xp.reshape(x, like.shape) for x, like in zip(merged, here, strict=True))),
+        Partial(*(x[:, :, rows.stop :, ...] for x in total)),
+    ]
+    return concat_rows([piece for piece in pieces if piece.lse.shape[2] > 0])

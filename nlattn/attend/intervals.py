@@ -23,11 +23,21 @@ def interval_attention(problem: Problem) -> Partial:
     -------
     Partial
         In the layout of the problem, (B, H, L, Ev) and (B, H, L), in the dtype in which sums are formed.
+
+    Examples
+    --------
+    For the `apply` of a method of one's own; see the example of `nlattn.Method`.
+
+    >>> import numpy as np, nlattn
+    >>> from nlattn.problem.arguments import checked_problem
+    >>> problem = checked_problem("example", np.ones((2, 3)), np.ones((4, 3)), np.arange(4.0)[:, None])
+    >>> nlattn.interval_attention(problem).out.ravel()
+    array([1.5, 1.5])
     """
     xp, value = problem.xp, problem.value
     if problem.finite or all_finite(xp, value):
         return _softmax(problem, value)
-    # 0 * NaN is NaN in a product of tiles: the spoiled entries are kept out and marked where they have weight.
+    # In a product of tiles 0 * NaN is NaN. So spoiled entries are kept out, and NaN is written where they have weight.
     spoiled = ~xp.isfinite(value)
     part = _softmax(problem, xp.where(spoiled, xp.zeros_like(value), value))
     reach = _softmax(problem, xp.astype(spoiled, value.dtype)).out

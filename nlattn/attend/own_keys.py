@@ -1,15 +1,15 @@
 """Exact attention over keys that each row chose by its scores."""
 
-from nlattn.arrays.typing import Array, Namespace
+from nlattn.arrays.typing import Array
 from nlattn.kernels.gather_attention import gather_attention
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
 
-__all__ = ["attend_to", "stacked"]
+__all__ = ["attend_to"]
 
 
 def attend_to(tile: Problem, index: Array, seen: Array) -> Partial:
-    """Exact attention of each row over its keys index (B, H, r, m), as far as `seen`."""
+    """Exact attention of each row over its own keys `index` (B, H, r, m), as far as they are `seen`."""
     xp = tile.xp
     bias = None
     if tile.bias is not None:
@@ -20,10 +20,3 @@ def attend_to(tile: Problem, index: Array, seen: Array) -> Partial:
         zero = xp.zeros(index.shape, dtype=tile.accumulator, device=index.device)
         bias = xp.where(seen, zero, -xp.inf)
     return Partial(*gather_attention(tile.query, tile.key, tile.value, index, scale=tile.scale, bias=bias))
-
-
-def stacked(xp: Namespace, parts: list[Partial]) -> Partial:
-    """The partials of consecutive rows, one below the other."""
-    if len(parts) == 1:
-        return parts[0]
-    return Partial(xp.concat([part.out for part in parts], axis=2), xp.concat([part.lse for part in parts], axis=2))

@@ -1,4 +1,4 @@
-"""Rounds of blocks of neighbours, merged."""
+"""Attention in rounds: in each, blocks of similar queries meet blocks of similar keys."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -26,8 +26,9 @@ def attend_in_rounds(
 ) -> Partial:
     """Exact attention over the pairs that meet in some round.
 
-    With `unique`, a pair that met in an earlier round is not seen again; without, it counts as often as it meets. No
-    round sees the pairs whose codes `barred` (B, H, L) and (B, K, S) are equal. `initial` is a part of its own.
+    With `unique`, a pair that met in an earlier round does not count again; without, it counts as often as it meets.
+    Pairs whose codes `barred` (B, H, L) and (B, K, S) are equal count in no round. With `look_back` a block of queries
+    also meets the block of keys before its own. `initial` is a partial over other keys, into which all is merged.
     """
     xp = problem.xp
     row_codes, key_codes = ([codes] for codes in barred) if barred is not None else ([], [])
@@ -46,7 +47,7 @@ def attend_in_rounds(
                 take_for_heads(xp.stack(key_codes, axis=-1), pairing.keys),
             )
         if part is not None:
-            # From the places of the round before straight to those of this one.
+            # The rows of `part` stand in the order of the round before, and go straight to that of this round.
             at = pairing.rows if places is None else take_for_heads(places, pairing.rows)
             options["initial"] = tuple(take_for_heads(array, at) for array in part)
         part = Partial(

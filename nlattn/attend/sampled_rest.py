@@ -1,4 +1,4 @@
-"""Exact attention within blocks of neighbours, merged with drawn keys that stand for all others."""
+"""Exact attention within blocks of similar keys, merged with drawn keys that stand for all others."""
 
 from nlattn.arrays.rows import take_for_heads
 from nlattn.attend.intervals import interval_attention
@@ -11,7 +11,7 @@ __all__ = ["attend_to_blocks_and_samples"]
 
 
 def attend_to_blocks_and_samples(chosen: BlocksAndSamples | None, problem: Problem) -> Partial:
-    """Attention of all rows over their blocks and the drawn keys; exact where nothing was chosen."""
+    """Attention of all rows over their blocks and the drawn keys; exact attention where `chosen` is None."""
     if chosen is None:
         return interval_attention(problem)
     xp, pairing = problem.xp, chosen.pairing

@@ -1,1 +1,1 @@
-"""Errors after the fact, and attention to a tolerance."""
+"""The error of an output, measured after the fact, and attention to a tolerance."""

@@ -31,43 +31,45 @@ class Certificate:
     Attributes
     ----------
     error : array
-        Estimate of the relative Frobenius error, \\|output - exact\\| / \\|exact\\|.
+        Estimate of the relative Frobenius error \\|output - exact\\| / \\|exact\\|.
     upper : array
-        Upper limit of it at `confidence`: an estimate too, whose coverage is nominal for light tails only.
+        Upper limit of that error at `confidence`. It is an estimate too, whose coverage is nominal for light tails
+        only.
     baseline : array
-        The same error of the uniform baseline, each output the mean of the values it may see. An output whose error
-        is not below it has computed nothing.
+        The same error of the uniform baseline, in which each output is the mean of the values that its query may see.
+        An output whose error is not below it is of no use.
     norm : array
         Estimate of the root mean square of the norms of the exact rows, the scale of the row errors.
     range : array
-        Bound of all row errors: no exact row leaves the box of the values. Deterministic.
+        Deterministic bound of all row errors, which holds since no exact row leaves the box of the values.
     mean_bound : array
-        Bound of the mean row error, with probability `confidence`. Its part in `range` falls only like 1 / rows.
+        Bound of the mean row error, with probability `confidence`. The part of it that is due to `range` falls only
+        like 1 / rows.
     rows : int
         Sampled rows for each head.
     confidence : float
     exact : bool
-        Whether every row was looked at: then `error` and `upper` are the error itself.
+        Whether all rows were looked at. Then `error` and `upper` are the error itself.
     pooled : Certificate
-        The same over all heads of a batch element; that of a pooled certificate is itself.
+        The certificate over all heads of a batch element. A pooled certificate is its own.
 
     See Also
     --------
     Certificate.quantile : bound of nearly all row errors
     """
 
-    error: Any
-    upper: Any
-    baseline: Any
-    norm: Any
-    range: Any
-    mean_bound: Any
+    error: np.ndarray
+    upper: np.ndarray
+    baseline: np.ndarray
+    norm: np.ndarray
+    range: np.ndarray
+    mean_bound: np.ndarray
     rows: int
     confidence: float
     exact: bool
     over_heads: "Certificate | None" = field(default=None, repr=False)
-    """What `pooled` gives; None in a pooled certificate."""
-    row_norms: Any = field(repr=False)
+    """The certificate that `pooled` returns; None in a pooled certificate."""
+    row_norms: np.ndarray = field(repr=False)
     """The sampled row errors, ascending along the last axis, (..., heads, rows) or (..., heads * rows)."""
 
     kinds = {  # noqa: RUF012
@@ -81,7 +83,7 @@ class Certificate:
     }
 
     def __str__(self) -> str:
-        def numbers(values: Any) -> str:
+        def numbers(values: np.ndarray) -> str:
             return np.array2string(np.asarray(values), precision=3, separator=", ", threshold=12)
 
         looked_at = "all rows" if self.exact else f"{self.rows} rows of each head, at {100 * self.confidence:.4g} %"
@@ -98,19 +100,21 @@ class Certificate:
         """The certificate over all heads of a batch element."""
         return self if self.over_heads is None else self.over_heads
 
-    def quantile(self, p: float) -> Any:
-        """Upper bound of the p-quantile of the row errors: at most 1 - p of the rows exceed it.
+    def quantile(self, p: float) -> np.ndarray:
+        """Upper bound of the p-quantile of the row errors: at most a part 1 - p of the rows exceeds it.
 
-        In absolute units, the Euclidean norm of a row of output - exact. Distribution-free, with probability
-        `confidence`. With too few rows for that (p = 0.95 needs 90 at 99 %) the `range` is returned.
+        A row error is the Euclidean norm of a row of output - exact, in absolute units. The bound holds with
+        probability `confidence` for any distribution. Where there are too few rows for that (p = 0.95 needs 90 rows at
+        99 %), the `range` is returned.
         """
         if not 0 < p < 1:
             raise ValueError(f"p must lie between 0 and 1, got {p!r}")
         n = self.row_norms.shape[-1]
         if self.exact:
-            return self.row_norms[..., int(np.ceil(p * n)) - 1] if n else np.zeros(self.row_norms.shape[:-1])
+            last = int(np.ceil(p * n)) - 1
+            return np.asarray(self.row_norms[..., last] if n else np.zeros(self.row_norms.shape[:-1]))
         k = order_statistic(n, p, 1 - self.confidence)
-        return self.range if k is None else np.minimum(self.row_norms[..., n - k], self.range)
+        return self.range if k is None else np.asarray(np.minimum(self.row_norms[..., n - k], self.range))
 
 
 def certify(
@@ -132,7 +136,7 @@ def certify(
     Parameters
     ----------
     output : array, shape (..., heads, L, Ev)
-        What some method returned.
+        The output of any method.
     query : array, shape (..., heads, L, E)
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
@@ -140,7 +144,7 @@ def certify(
         Rows drawn for each batch element and head, without replacement; from L on all rows are taken. They are
         computed in float64 and cost `rows` / L of exact attention in that precision.
     confidence : float, default 0.99
-        Of each probabilistic statement by itself.
+        The confidence of each probabilistic statement by itself.
     attn_mask, is_causal, scale, check_finite
         As for `exact_attention`, and as they were given to the method.
     rng : None, int, SeedSequence or Generator, default None
@@ -152,9 +156,9 @@ def certify(
 
     Notes
     -----
-    Bounds: order statistics for the quantile; the empirical Bernstein-Serfling inequality (arXiv 1309.4029) for the
-    mean. `upper` corrects for skewness, but no limit from a sample can see rare bad rows that it does not contain: the
-    quantile says how many there may be.
+    The quantile is bounded by order statistics, and the mean by the empirical Bernstein-Serfling inequality (arXiv
+    1309.4029). `upper` corrects for skewness, but no limit can see rare bad rows that are not in the sample; the
+    quantile says how many such rows there may be.
 
     Examples
     --------
@@ -190,16 +194,17 @@ def certify(
     return certificate(problem, errors, output_range(problem, output), confidence)
 
 
-@np.errstate(invalid="ignore", over="ignore")  # infinite errors, of a NaN that was let through
-def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: float) -> Certificate:
+@np.errstate(invalid="ignore", over="ignore")  # errors are infinite where a NaN was let through
+def certificate(problem: Problem, errors: RowErrors, largest: np.ndarray, confidence: float) -> Certificate:
     """The certificate that follows from the errors of sampled rows; `largest` (B, H) bounds all row errors."""
     b, h, _, length, _ = problem.shape
     delta = 1 - confidence
     norms = np.sqrt(errors.error)
     rows = norms.shape[-1]
 
-    def fields(top: Any, bottom: Any, base: Any, row_norms: Any, bound: Any, mean: Any) -> dict[str, Any]:
-        """Statistics of strata (..., strata, rows)."""
+    def fields(squared: list[np.ndarray], row_norms: np.ndarray, bound: np.ndarray, mean: np.ndarray) -> dict[str, Any]:
+        """The fields of a certificate, from the squares of `RowErrors` (..., strata, rows) and row errors (..., n)."""
+        top, bottom, base = squared
         error = _ratio(top.sum((-2, -1)), bottom.sum((-2, -1)))
         upper = ratio_upper(top, bottom, length, delta) if rows else np.zeros_like(error)
         return {
@@ -215,13 +220,13 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
             "exact": rows >= length,
         }
 
-    single = [x[..., None, :] for x in errors]
     mean = mean_bound(norms, largest, length, delta) if rows else np.zeros((b, h))
-    heads = fields(single[0], single[1], single[2], norms, largest, mean)
-    # A mean over heads is bounded by the mean of the heads' bounds, each at its share of the failure probability.
+    heads = fields([x[..., None, :] for x in errors], norms, largest, mean)
+    # The mean over all heads is bounded by the mean of the bounds of each, at an equal share of the failure
+    # probability.
     share = mean_bound(norms, largest, length, delta / max(h, 1)).mean(-1) if rows and h else np.zeros(b)
     flat = norms.reshape(b, h * rows)
-    pooled = fields(errors.error, errors.exact, errors.baseline, flat, largest.max(-1, initial=0.0), share)
+    pooled = fields(list(errors), flat, largest.max(-1, initial=0.0), share)
 
     def shaped(values: dict[str, Any], lead: tuple[int, ...], axes: int) -> dict[str, Any]:
         return {
@@ -233,27 +238,27 @@ def certificate(problem: Problem, errors: RowErrors, largest: Any, confidence: f
     return Certificate(**shaped(heads, lead, 2), over_heads=Certificate(**shaped(pooled, problem.batch, 1)))
 
 
-def output_range(problem: Problem, output: Any) -> Any:
-    """Bound of every row error (B, H), from the box of the values and that of the rows of an output (B, H, L, Ev).
+def output_range(problem: Problem, output: Array | None) -> np.ndarray:
+    """A bound of the row errors of each head (B, H), from the box of its values and that of the rows of its output.
 
-    None stands for an output that lies in the box of the values.
+    The output is of shape (B, H, L, Ev), or None if it is known to lie in the box of the values.
     """
     xp = problem.xp
     b, h, g, length, _ = problem.shape
     if length == 0:
         return np.zeros((b, h))
     low, high = _box(problem)
-    # Each row of a group's values serves h // g heads.
+    # The values of a group serve h // g heads.
     low, high = (np.repeat(edge, h // g, axis=1) for edge in (low, high))
     if output is None:
-        return np.sqrt(np.sum((high - low) ** 2, axis=-1))
+        return np.asarray(np.sqrt(np.sum((high - low) ** 2, axis=-1)))
     least, most = (to_host(xp.astype(f(output, axis=2), xp.float64)) for f in (xp.min, xp.max))
     reach = np.maximum(np.maximum(most - low, high - least), 0)
-    return np.sqrt(np.sum(reach**2, axis=-1))
+    return np.asarray(np.sqrt(np.sum(reach**2, axis=-1)))
 
 
-def _box(problem: Problem) -> tuple[Any, Any]:
-    """Least and greatest value of each column (B, G, Ev); with 0, the output of a row that sees nothing."""
+def _box(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest value of each column (B, G, Ev), with the output 0 of rows that see nothing."""
     xp = problem.xp
     b, _, g, _, s = problem.shape
     zero = np.zeros((b, g, problem.value.shape[3]))
@@ -264,14 +269,15 @@ def _box(problem: Problem) -> tuple[Any, Any]:
     return (np.minimum(low, 0), np.maximum(high, 0)) if empty else (low, high)
 
 
-def _ratio(top: Any, bottom: Any) -> Any:
-    """sqrt(top / bottom); 0 / 0 is 0, and inf where either is not finite."""
+def _ratio(top: np.ndarray, bottom: np.ndarray) -> np.ndarray:
+    """sqrt(top / bottom), where 0 / 0 is 0, and inf where one of both is not finite."""
     usable = (bottom > 0) & np.isfinite(top) & np.isfinite(bottom)
     ratio = np.sqrt(np.where(usable, top, 0) / np.where(usable, bottom, 1))
     return np.where(usable | ((top == 0) & (bottom == 0)), ratio, np.inf)
 
 
-def _check_output(problem: Problem, output: Any) -> Any:
+def _check_output(problem: Problem, output: Any) -> Array:
+    """Check the output that is to be certified, and return it as (B, H, L, Ev)."""
     xp = problem.xp
     expected = (*problem.batch, problem.query.shape[1]) if problem.has_heads else ()
     expected = (*expected, problem.query.shape[2], problem.value.shape[3])

@@ -1,7 +1,7 @@
 """Exact attention on randomly drawn rows, and the errors of an output there."""
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import array_api_compat
 import numpy as np
@@ -20,15 +20,15 @@ __all__ = ["RowErrors", "draw_rows", "exact_rows", "row_errors", "squares", "uni
 class RowErrors(NamedTuple):
     """Squared Euclidean norms of sampled rows, float64 NumPy arrays of shape (B, H, m)."""
 
-    error: Any
-    """Of output - exact."""
-    exact: Any
-    baseline: Any
-    """Of the uniform baseline - exact."""
+    error: np.ndarray
+    """The norms of output - exact."""
+    exact: np.ndarray
+    baseline: np.ndarray
+    """The norms of the uniform baseline - exact."""
 
 
-def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows: int) -> Any:
-    """Row indices (B, H, min(rows, L)): without replacement in random order, or all of them in order."""
+def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows: int) -> np.ndarray:
+    """Rows drawn without replacement, in random order (B, H, rows); all L rows in their order if there are no more."""
     if rows >= length:
         return np.broadcast_to(np.arange(length), (b, h, length))
     drawn = [generator.choice(length, rows, replace=False) for _ in range(b * h)]
@@ -36,7 +36,7 @@ def draw_rows(generator: np.random.Generator, b: int, h: int, length: int, rows:
 
 
 def row_errors(rows: Problem, output: Array, *, double: bool = True) -> RowErrors:
-    """Errors of the rows `output` (B, H, m, Ev) of a problem that consists of these rows."""
+    """The errors of the rows `output` (B, H, m, Ev), for a problem that consists of these rows."""
     exact = exact_rows(rows, double=double)
     return RowErrors(*(squares(x, exact) for x in (output, None, uniform_rows(rows))))
 
@@ -52,7 +52,7 @@ def exact_rows(rows: Problem, *, double: bool = True) -> Array:
 
 
 def uniform_rows(rows: Problem) -> Array:
-    """The uniform baseline: the mean of the values that each row may see."""
+    """The output of the uniform baseline: the mean of the values that each row may see."""
     if rows.mask is None and rows.bias is None and 0 not in rows.shape:
         return _interval_means(rows)
     mask = rows.mask if rows.bias is None else rows.bias != -rows.xp.inf
@@ -60,7 +60,7 @@ def uniform_rows(rows: Problem) -> Array:
 
 
 def _interval_means(rows: Problem) -> Array:
-    """Means of the values of intervals, from sums between their sorted edges."""
+    """The mean of the values in the interval of each row, from the sums of the values between all sorted edges."""
     xp = rows.xp
     b, h, g, length, s = rows.shape
     heads = h // g
@@ -68,24 +68,28 @@ def _interval_means(rows: Problem) -> Array:
     position = xp.arange(s, dtype=edges.dtype, device=edges.device)
 
     def places(each: Array, sought: Array, side: str) -> Array:
+        """Where the numbers (B, G, n) that are sought belong in sorted ones (B, G, m)."""
         pairs = [(each[i, j, :], sought[i, j, :]) for i in range(b) for j in range(g)]
-        return xp.reshape(xp.stack([xp.searchsorted(x, y, side=side) for x, y in pairs]), sought.shape)
+        found: Array = xp.reshape(xp.stack([xp.searchsorted(x, y, side=side) for x, y in pairs]), sought.shape)
+        return found
 
     part = places(edges, xp.broadcast_to(position, (b, g, s)), "right")
     parts = segment_sum(xp.astype(rows.value, rows.accumulator), part[..., None], edges.shape[2] + 1)
     sums = xp.cumulative_sum(xp.astype(parts, xp.float64), axis=2)
 
     def sum_below(edge: Array) -> Array:
+        """The sum of the values before each edge (B, H, L)."""
         rank = places(edges, xp.reshape(edge, (b, g, heads * length)), "left")
-        return xp.reshape(take_rows(sums, rank), (b, h, length, sums.shape[3]))
+        below: Array = xp.reshape(take_rows(sums, rank), (b, h, length, sums.shape[3]))
+        return below
 
     count = xp.astype(xp.clip(rows.stop - rows.start, 0, None), xp.float64)[..., None]
     total = xp.where(count > 0, sum_below(rows.stop) - sum_below(rows.start), xp.zeros_like(count))
     return xp.astype(total / xp.clip(count, 1, None), rows.accumulator)
 
 
-def squares(array: Array | None, exact: Array) -> Any:
-    """Squared norms of the rows of array - exact, or of exact, on the host in float64."""
+def squares(array: Array | None, exact: Array) -> np.ndarray:
+    """The squared norms of the rows of array - exact, or of exact if there is no array, on the host in float64."""
     xp = array_api_compat.array_namespace(exact)
     difference = exact if array is None else xp.astype(array, exact.dtype, copy=False) - exact
     difference = xp.astype(difference, xp.float64, copy=False)

@@ -23,20 +23,20 @@ class AttentionResult:
     ----------
     output : array, shape (..., heads, L, Ev)
     error : NumPy array, shape (...), or (..., heads) with `per_head`
-        What was held against `rtol`: the estimated relative Frobenius error, or for "rows" the 95 % quantile bound of
-        the row errors over the rms row norm. 0 where everything is exact.
+        The error that was compared with `rtol`: the estimated relative Frobenius error, or for "rows" the bound of the
+        95 % quantile of the row errors over the root mean square row norm. 0 where everything is exact.
     method : NumPy array of str, shape (..., heads)
     budget : NumPy array of int, shape (..., heads)
-        Of the method's first budget argument; 0 for exact attention.
+        The first budget of each head's method; 0 for exact attention.
     certificate : Certificate or None
-        From fresh rows, on which the choice was checked; None where every head is exact.
+        The certificate by the fresh rows on which the choice was checked; None if all heads are exact.
     tried : tuple of Attempt
     """
 
     output: Any = field(repr=False)
-    error: Any
-    method: Any
-    budget: Any
+    error: np.ndarray
+    method: np.ndarray
+    budget: np.ndarray
     certificate: Certificate | None
     tried: tuple[Attempt, ...]
 
@@ -58,8 +58,8 @@ def attention(
 ) -> AttentionResult:
     """Attention with a relative error of at most `rtol`, by the cheapest method that is found to reach it.
 
-    A few rows are computed exactly and candidates are tried on them. For each head the cheapest that passes is checked
-    on fresh rows; what fails there is replaced by a larger budget, and then by exact attention.
+    A few rows are computed exactly, and candidates are tried on them. For each head the cheapest one that passes is
+    checked on fresh rows. A head that fails there gets a larger budget, and then exact attention.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def attention(
     rtol : float, default 1e-2
         At least 8 eps of the dtype.
     criterion : {"frobenius", "rows"}, default "frobenius"
-        "frobenius": \\|output - exact\\| <= rtol \\|exact\\|, accepted where the upper limit of the estimate is below
-        0.8 rtol. "rows": at least 95 % of the rows within rtol of the root mean square row norm, by a rigorous bound
-        of the quantile.
+        What has to hold. "frobenius": \\|output - exact\\| <= rtol \\|exact\\|, which is accepted if the upper limit of
+        the estimate is below 0.8 rtol. "rows": the errors of at least 95 % of the rows are below rtol times the root
+        mean square row norm, by a rigorous bound of the quantile.
     per_head : bool, default False
-        Whether `rtol` holds for each head, or for each batch element over all its heads.
+        Whether `rtol` is to hold for each head, or for each batch element over all its heads.
     lookahead : bool, default True
-        With `is_causal`: whether methods may be used whose selection looks at future keys. Their output is checked
-        against exact causal attention like any other.
+        Whether methods may be used whose selection looks at future keys, with `is_causal`. Their output is compared
+        with exact causal attention like any other.
     attn_mask, is_causal, scale, check_finite
         As for `exact_attention`.
     rng : None, int, SeedSequence or Generator, default None
@@ -92,9 +92,9 @@ def attention(
 
     Notes
     -----
-    The Frobenius criterion rests on an estimate: over real heads it holds in more than 99 % of the calls, but rare bad
-    rows can hide from any sample. The checks of one batch element (of one head with `per_head`) share a failure
-    probability of 1 %. Where `rtol` is at least 1e-3 the sampled rows are computed in float32.
+    The Frobenius criterion rests on an estimate. On real heads it held in more than 99 % of the calls, but rare bad
+    rows can hide from any sample. All checks of one batch element, or of one head with `per_head`, share a failure
+    probability of 1 %. Where `rtol` is at least 1e-3, the sampled rows are computed in float32.
 
     Examples
     --------

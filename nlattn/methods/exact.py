@@ -35,14 +35,14 @@ def exact_attention(
     Parameters
     ----------
     query : array, shape (..., heads, L, E)
-        Or (L, E), without heads, as key and value then are.
+        Or (L, E) without heads; key and value have none either then.
     key : array, shape (..., heads_kv, S, E)
-        `heads` is a multiple of `heads_kv`; query head h uses key head ``h // (heads // heads_kv)``.
+        `heads` must be a multiple of `heads_kv`; query head h uses key head ``h // (heads // heads_kv)``.
     value : array, shape (..., heads_kv, S, Ev)
     attn_mask : array, broadcasts to (..., heads, L, S), default None
         Boolean, True where a query may attend, or floating, added to the scaled scores. Only False and -inf mask.
     dropout_p : float, default 0.0
-        For the signature's sake; anything but 0 is refused.
+        Only there for the sake of the signature: anything but 0 is refused.
     is_causal : bool, default False
         Query i sees the keys j <= i + S - L (the last query is the newest), combined with `attn_mask` by AND.
         PyTorch aligns at the top left instead, which differs where L != S.
@@ -53,7 +53,7 @@ def exact_attention(
         Return a `Partial` instead: the output in at least float32, and the log-sum-exp of each row's scores.
     check_finite : bool, default True
         Raise for NaN or inf in a query, or in a key or value that some query may attend to. With False a NaN reaches
-        just the rows that may attend to it.
+        only the rows that may attend to it.
 
     Returns
     -------
@@ -67,12 +67,12 @@ def exact_attention(
     ValueError
         For shapes that do not fit, `dropout_p` other than 0, or NaN and inf as above.
     TypeError
-        For what is not an array of one real floating dtype.
+        For arguments that are not arrays of one real floating dtype.
 
     Notes
     -----
-    Source: arXiv 1706.03762; streamed with a running maximum as in arXiv 1805.02867. The error is that of the plain
-    formula in the same precision. Bounds: ``online_softmax_rounding``.
+    Source: arXiv 1706.03762. Keys are met in tiles with a running maximum, as in arXiv 1805.02867. The error is that of
+    the plain formula in the same precision. Bounds: ``online_softmax_rounding``.
 
     Examples
     --------

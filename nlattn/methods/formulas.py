@@ -1,4 +1,4 @@
-"""Costs and exact limits of records as text, from calling their functions with symbols that write down what happens."""
+"""Costs and exact limits of records as text: their functions are called with symbols that write down what happens."""
 
 import inspect
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["formula"]
 
-#: How tightly an operation binds; names and numbers bind most.
+#: How tightly the operations bind, loosest first; names and numbers bind most tightly.
 _COMPARISON, _SUM, _PRODUCT, _POWER, _ATOM = range(5)
 
 
@@ -58,16 +58,18 @@ class _Symbol:
 
 
 class _Sizes:
-    """The names of the sizes."""
+    """Sizes that stand for their own names."""
 
     L, S, E, Ev = map(_Symbol, ("L", "S", "E", "Ev"))
     shorter = _Symbol("min(L, S)")
 
 
 def _joined(left: Any, sign: str, right: Any, binds: int, right_binds: int | None = None) -> _Symbol:
+    """The operation `sign` on two terms, with parentheses around those that bind less tightly than it allows."""
+
     def side(x: Any, least: int) -> str:
         return f"({x})" if isinstance(x, _Symbol) and x.binds < least else str(x)
 
-    # A power binds its base, not a power in it: (a**b)**c.
+    # The base of a power needs parentheses if it is a power itself: (a**b)**c.
     least = binds + 1 if binds == _POWER else binds
     return _Symbol(f"{side(left, least)}{sign}{side(right, binds if right_binds is None else right_binds)}", binds)

@@ -73,7 +73,7 @@ class Method(ABC, Generic[State]):
         for budget in self.record.budgets:
             amount = check_integer(budget.name, getattr(self, budget.name), least=budget.least)
             object.__setattr__(self, budget.name, amount)
-        for name, (choices, optional) in _choices(type(self)).items():
+        for name, (choices, optional) in _literals(type(self)).items():
             if not (optional and getattr(self, name) is None):
                 check_choice(name, getattr(self, name), choices)
 
@@ -111,33 +111,33 @@ class Method(ABC, Generic[State]):
 
     @abstractmethod
     def prepare(self, problem: Problem, rng: np.random.Generator) -> State:
-        """All that does not depend on single query rows; what is random is drawn here."""
+        """Prepare all that does not depend on single query rows. What is random is drawn here."""
 
     @abstractmethod
     def apply(self, state: State, rows: Problem) -> Partial | SignedPartial | Array:
-        """The output of some or all rows of the problem that was prepared; an array (B, H, m, Ev) is an output."""
+        """The output of some or all rows of the problem that was prepared; an array is one (B, H, m, Ev)."""
 
 
 class BlockMethod(Method[State]):
-    """A method whose rows choose in blocks: rows can be had a block at a time, at other budgets from one state."""
+    """A method whose rows choose in blocks: a block of rows can be computed alone, at any budget, from one state."""
 
     @abstractmethod
     def blocks(self, state: State) -> range:
         """The numbers of the blocks that are full."""
 
     @abstractmethod
-    def block_rows(self, state: State, problem: Problem, numbers: Any) -> Array:
-        """The query rows (B, H, m) of some full blocks."""
+    def block_rows(self, state: State, problem: Problem, numbers: np.ndarray) -> Array:
+        """The query rows (B, H, m) of the full blocks `numbers`."""
 
     @abstractmethod
-    def apply_blocks(self, state: State, rows: Problem, numbers: Any) -> Partial:
-        """The output of the rows that `block_rows` lists."""
+    def apply_blocks(self, state: State, rows: Problem, numbers: np.ndarray) -> Partial:
+        """The output of the rows that `block_rows` lists for the blocks `numbers`."""
 
     @abstractmethod
-    def with_budgets(self, state: State, budgets: Any, heads: Any) -> State:
-        """The same preparation with a first budget (B, H) for each head, and output 0 for heads (B, H) that are False.
+    def with_budgets(self, state: State, budgets: np.ndarray, heads: np.ndarray) -> State:
+        """The same preparation with another first budget for each head, `budgets` (B, H).
 
-        Both are NumPy arrays.
+        The output of heads for which `heads` (B, H) is False is 0.
         """
 
 
@@ -162,14 +162,14 @@ def run(
     Parameters
     ----------
     method : Method
-        With its budgets and options.
+        The method, with its budgets and options.
     query : array, shape (..., heads, L, E)
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     attn_mask, is_causal, scale, check_finite
         As for `exact_attention`.
     rng : None, int, SeedSequence or Generator, default None
-        For methods that draw.
+        Only for methods that draw.
     return_lse : bool, default False
         Return a `Partial` instead, the output in at least float32, and the log-sum-exp of each row.
     also : callable, optional
@@ -246,7 +246,7 @@ def run(
 
 
 @functools.cache
-def _choices(kind: type[Method[Any]]) -> dict[str, tuple[tuple[str, ...], bool]]:
+def _literals(kind: type[Method[Any]]) -> dict[str, tuple[tuple[str, ...], bool]]:
     """For each field that is a Literal of strings: what it allows, and whether it may also be None."""
     found = {}
     for name, hint in get_type_hints(kind).items():

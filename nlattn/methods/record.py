@@ -1,4 +1,7 @@
-"""The record of a method: what it can, what it costs, and what it cannot. Tables, tests and the search follow it."""
+"""The record of a method: what it is, what it can and cannot do, and what it costs.
+
+Tables, tests and attention to a tolerance follow it.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """An argument that trades cost for accuracy; its default is that of the method's field of the same name."""
+    """An argument that trades cost for accuracy. Its default is that of the method's field of the same name."""
 
     name: str
     ladder: tuple[int, ...]
     """Values worth trying, from cheap to dear."""
     unit: str
-    """What one unit of it is: ``"keys"`` where it counts keys, so that S of them are exact."""
+    """What it counts: ``"keys"`` where S or more of them make the method exact."""
     least: int = 1
 
 
@@ -64,9 +67,9 @@ class Record:
     causal : None, "mask", "weights", "keys" or "strict"
         None: no causal form. "mask": future keys have no weight, but what is selected or merged may depend on all keys
         and values. "weights": on future keys, but not on their values. "keys": future keys and values have no effect on
-        past outputs. "strict": nor have future queries.
+        past outputs. "strict": future queries have none either.
     without_lookahead : tuple of (name, value)
-        Options with which it is "keys"; none if there are no such.
+        Options with which the causal form is "keys"; empty if there are no such options.
     masks : "any", "keys" or None
         The masks that are honoured: all, those of size 1 on the query axis, or none.
     instead : str
@@ -82,17 +85,20 @@ class Record:
     key_permutation : bool
         Whether permuting keys and values together leaves the output unchanged.
     probe : "rows", "query-blocks" or "full"
-        The least part of the output that can be had at a proportional price. "query-blocks" needs a `BlockMethod`.
+        The smallest part of the output that can be computed at a proportional cost. "query-blocks" needs a
+        `BlockMethod`.
     compiled : bool
         Whether only compiled kernels make it faster than exact attention.
     included_in : str, optional
-        A method that meets the same keys, and more of them or better ones: where it can be tried, this one is not.
+        A method that meets the same keys and others besides. Where attention to a tolerance can try it, this one is
+        left out.
     searched : bool
-        Whether attention to a tolerance tries it: where on real heads no other method has a smaller error at its price.
+        Whether attention to a tolerance tries it. It should where no other method has a smaller error at the same cost
+        on real heads.
     bounds : tuple of str
         Ids of the bounds that apply to it.
     method : type
-        The subclass of `Method` that the record belongs to, which enters itself.
+        The subclass of `Method` that the record belongs to. Each subclass enters itself.
     """
 
     name: str

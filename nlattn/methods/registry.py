@@ -12,7 +12,7 @@ __all__ = ["METHODS", "register"]
 
 M = TypeVar("M", bound=type[Method[Any]])
 
-#: Where the methods of the package are, in the order of the tables.
+#: The modules of the package's methods, in the order of the tables.
 _MODULES = (
     "exact",
     "sparse.streaming",
@@ -38,8 +38,8 @@ METHODS: Mapping[str, Record] = MappingProxyType(_RECORDS)
 def register(method: M) -> M:
     """Enter a method of one's own into ``nlattn.METHODS``, under the name of its record.
 
-    It then takes part in the tables, in the conformance suite, and, where its record says so (`searched`), in
-    attention to a tolerance. May be used as a decorator.
+    It then takes part in the tables and in the conformance suite, and, if its record says `searched`, in attention to a
+    tolerance. It may be used as a decorator.
 
     Parameters
     ----------
@@ -49,12 +49,12 @@ def register(method: M) -> M:
     Returns
     -------
     type
-        The same.
+        The same class.
 
     Raises
     ------
     TypeError
-        For what is not such a class.
+        For anything but such a class.
     ValueError
         For a name that another method has, and for a record that the class contradicts.
 

@@ -1,7 +1,7 @@
 """The arguments that all attention functions share, checked."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import array_api_compat
 import numpy as np
@@ -59,8 +59,11 @@ def checked_problem(
     return checked_finite(problem) if check_finite else problem
 
 
-def one_dtype(*arrays: Any) -> bool:
-    """Whether all have one dtype. Tensors of several are not lent to NumPy, where bfloat16 would pass for float32."""
+def one_dtype(*arrays: object) -> bool:
+    """Whether all arrays have one dtype.
+
+    Tensors of several dtypes are not lent to NumPy, where bfloat16 would pass for float32: they have to be refused.
+    """
     dtypes = {str(getattr(array, "dtype", None)) for array in arrays}
     return len(dtypes) == 1 and "None" not in dtypes
 
@@ -106,17 +109,18 @@ def _check_scale(scale: float | None, features: int) -> float:
     if scale is None:
         return float(features**-0.5)
     try:
-        number = None if isinstance(scale, bool | np.bool | str) else float(scale)
+        value = None if isinstance(scale, bool | np.bool | str) else float(scale)
     except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None:
+        value = None
+    if value is None:
         raise TypeError(f"scale must be a number or None, got {scale!r}")
-    if not math.isfinite(number):
-        raise ValueError(f"scale must be finite, got {number}; None means E ** -0.5")
-    return number
+    if not math.isfinite(value):
+        raise ValueError(f"scale must be finite, got {value}; None means E ** -0.5")
+    return value
 
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The leading axes that arrays with these leading axes have in common."""
     ndim = max(len(shape) for shape in shapes)
     padded = [(1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes]
     result = []
@@ -129,7 +133,7 @@ def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _four(xp: Namespace, array: Array, batch: tuple[int, ...]) -> Array:
-    """(..., heads, n, e) as (B, heads, n, e)."""
+    """An array (..., heads, n, e), or (n, e), as (B, heads, n, e)."""
     if array.ndim == 2:
         return array[None, None, ...]
     if array.ndim == 4 and tuple(array.shape[:1]) == batch:
@@ -141,7 +145,7 @@ def _four(xp: Namespace, array: Array, batch: tuple[int, ...]) -> Array:
 
 
 def _intervals(xp: Namespace, is_causal: bool, length: int, s: int, like: Array) -> tuple[Array, Array, Array]:
-    """start, stop and position; aligned bottom-right, so that the last query sees all keys."""
+    """The start, stop and position of each row, aligned at the bottom right: the last query sees all keys."""
     device = array_api_compat.device(like)
     position = xp.arange(s - length, s, dtype=xp.int64, device=device)
     full = xp.full((length,), s, dtype=xp.int64, device=device)

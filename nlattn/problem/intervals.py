@@ -7,9 +7,9 @@ __all__ = ["window_around"]
 
 
 def window_around(rows: Problem, window: int) -> tuple[Array, Array]:
-    """start and stop (B, H, L) of the keys at distances below `window` from each row's own place, as far as visible.
+    """The interval of visible keys at distances below `window` from each row's position: its start and stop (B, H, L).
 
-    Where there are none, start = stop.
+    Where a row sees no such key, both are equal.
     """
     xp, s = rows.xp, rows.key.shape[2]
     start = xp.clip(rows.position - (window - 1), 0, s)

@@ -1,4 +1,4 @@
-"""Masks: checked arguments, the keys that they leave, and what may hold NaN behind them."""
+"""Masks: how they are checked, which keys they leave visible, and which entries behind them may hold NaN."""
 
 import math
 from dataclasses import replace
@@ -19,12 +19,14 @@ def checked_mask(
 ) -> tuple[Array | None, Array | None]:
     """`attn_mask`, which must broadcast to the shape `full` of the scores, as a boolean mask or a bias of four axes.
 
-    Returns (mask, bias), at most one of which is given. `name` is the attention function, `masks` what it honours.
+    Returns (mask, bias), of which at least one is None. `name` is the attention function, and `masks` says which masks
+    it honours.
     """
     xp = array_api_compat.array_namespace(query)
     if mask is None:
         return None, None
-    if not array_api_compat.is_array_api_obj(mask):
+    is_array: bool = array_api_compat.is_array_api_obj(mask)
+    if not is_array:
         raise TypeError(f"attn_mask must be an array or None, got {type(mask).__name__}")
     if array_api_compat.array_namespace(mask) is not xp:
         raise TypeError(f"attn_mask must come from the library of query, got {type(mask).__module__}")
@@ -57,7 +59,7 @@ def checked_mask(
         raise ValueError("attn_mask contains NaN or +inf; a floating mask holds finite numbers and -inf")
     limits = xp.finfo(accumulator(xp, query.dtype))
     if xp.finfo(mask.dtype).max > limits.max:
-        # Finite numbers stay finite in the narrower dtype of the scores: only -inf masks.
+        # Only -inf masks: finite numbers have to stay finite in the narrower dtype of the scores.
         mask = xp.where(mask == -xp.inf, mask, xp.clip(mask, limits.min, limits.max))
     return None, mask
 
@@ -82,7 +84,7 @@ def visible_keys(problem: Problem) -> Array:
 
 
 def checked_finite(problem: Problem) -> Problem:
-    """Raise for NaN or inf that some row meets; blank out what no row may see, which may hold anything."""
+    """Raise for NaN or inf that some row may meet, and set to 0 what no row may see, which may hold anything."""
     xp = problem.xp
     if not all_finite(xp, problem.query):
         raise ValueError("query contains NaN or inf; clean it, or pass check_finite=False to let it through")

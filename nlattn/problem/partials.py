@@ -1,5 +1,6 @@
 """Partial attentions: outputs over some of the keys that know the mass of those keys."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, Self, TypeGuard, overload
 
 from array_api_compat import array_namespace
@@ -7,7 +8,7 @@ from array_api_compat import array_namespace
 from nlattn.arrays.guards import finite_or_zero, log_mass, nonzero
 from nlattn.arrays.typing import Array
 
-__all__ = ["Partial", "SignedPartial", "merge_partials", "normalised"]
+__all__ = ["Partial", "SignedPartial", "concat_rows", "merge_partials", "normalised"]
 
 
 class Partial(NamedTuple):
@@ -25,7 +26,7 @@ class Partial(NamedTuple):
     lse: Array
 
     def signed(self) -> "SignedPartial":
-        """The same with its mass as a denominator."""
+        """The same part in the form that has a denominator."""
         xp = array_namespace(self.lse)
         none = self.lse == -xp.inf
         den = xp.where(none, xp.zeros_like(self.lse), xp.ones_like(self.lse))
@@ -44,7 +45,7 @@ class SignedPartial(NamedTuple):
     den : array, shape (..., heads, L)
         The sum of the weights.
     shift : array, shape (..., heads, L)
-        Natural logarithm of the factor of both; -inf where there is nothing.
+        Natural logarithm of the factor that both have to be multiplied by; -inf where there is nothing.
     """
 
     num: Array
@@ -52,11 +53,11 @@ class SignedPartial(NamedTuple):
     shift: Array
 
     def negative(self) -> Self:
-        """What subtracts this part where it is merged: a pair that two other parts both count."""
+        """A part that subtracts this one where both are merged: for pairs that two other parts both count."""
         return self._replace(num=-self.num, den=-self.den)
 
     def signed(self) -> Self:
-        """The same."""
+        """This part itself, which has that form already."""
         return self
 
     def normalised(self) -> Array:
@@ -73,6 +74,14 @@ def normalised(part: Partial | SignedPartial | Array) -> Array:
     return part.out if isinstance(part, Partial) else part
 
 
+def concat_rows(parts: Sequence[Partial]) -> Partial:
+    """One partial (B, H, L, Ev) of all rows, from partials of some of them that follow each other."""
+    if len(parts) == 1:
+        return parts[0]
+    xp = array_namespace(parts[0].lse)
+    return Partial(xp.concat([part.out for part in parts], axis=2), xp.concat([part.lse for part in parts], axis=2))
+
+
 @overload
 def merge_partials(*parts: Partial) -> Partial: ...
 @overload
@@ -83,7 +92,7 @@ def merge_partials(*parts: Partial | SignedPartial) -> Partial | SignedPartial:
     Parameters
     ----------
     *parts : Partial or SignedPartial
-        At least one. A part with ``lse = -inf`` in a row has no weight there, also when all are empty.
+        At least one. A part has no weight in rows where its lse is -inf, even where that holds for all parts.
 
     Returns
     -------
@@ -112,7 +121,7 @@ def merge_partials(*parts: Partial | SignedPartial) -> Partial | SignedPartial:
 
 
 def _all_partial(parts: tuple[Partial | SignedPartial, ...]) -> TypeGuard[tuple[Partial, ...]]:
-    # A pair (out, lse) of another kind, as kernels return it, is as good as a Partial.
+    # Kernels return plain pairs (out, lse), which serve as well as a Partial.
     return not any(isinstance(part, SignedPartial) for part in parts)
 
 
@@ -133,7 +142,7 @@ def _merged_signed(parts: list[SignedPartial]) -> SignedPartial:
 
 
 def _weights(shifts: list[Array]) -> tuple[Array, list[Array]]:
-    """The largest of the shifts, 0 where all are -inf, and the exponentials of what each lies below it."""
+    """The largest of the shifts, or 0 where all are -inf, and exp(shift - largest) for each of them."""
     xp = array_namespace(*shifts)
     top = shifts[0]
     for shift in shifts[1:]:

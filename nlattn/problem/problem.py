@@ -1,7 +1,7 @@
 """The arguments of an attention function in the layout of the kernels."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import array_api_compat
 import numpy as np
@@ -13,14 +13,34 @@ from nlattn.problem.partials import Partial
 
 __all__ = ["Problem"]
 
+A = TypeVar("A", bound=Array)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Checked arguments in the layout of the kernels.
+    """Checked arguments in the layout of the kernels: B batch elements, H query heads and G key-value heads.
 
-    query (B, H, L, E), key (B, G, S, E), value (B, G, S, Ev); mask and bias None or four axes that broadcast to
-    (B, H, L, S); start and stop (B, H, L), the interval of keys that each row may see; position (B, H, L), the key
-    that each row stands at.
+    Attributes
+    ----------
+    xp : module
+        The array API namespace of all arrays.
+    query : array, shape (B, H, L, E)
+    key : array, shape (B, G, S, E)
+    value : array, shape (B, G, S, Ev)
+    start, stop : integer array, shape (B, H, L)
+        Each row may see the keys start <= j < stop.
+    position : integer array, shape (B, H, L)
+        The key that each row stands at: row i of the call stands at key i + S - L.
+    scale : float
+    is_causal : bool
+    mask : boolean array of four axes that broadcast to (B, H, L, S), or None
+    bias : floating array of four axes that broadcast to (B, H, L, S), or None
+    batch : tuple of int
+        The leading axes of the call, which make up B.
+    has_heads : bool
+        Whether the arrays of the call have a heads axis.
+    finite : bool
+        Whether NaN and inf have been ruled out wherever a row may see them.
     """
 
     xp: Namespace
@@ -35,10 +55,8 @@ class Problem:
     mask: Array | None
     bias: Array | None
     batch: tuple[int, ...]
-    """The leading axes of the call, which make up B."""
     has_heads: bool
     finite: bool = True
-    """Whether NaN and inf have been ruled out wherever a row may see them."""
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
@@ -59,27 +77,29 @@ class Problem:
         """A partial in the layout of the call; its output stays in the accumulator, to be merged without rounding."""
         return Partial(self.per_head(part.out), self.per_head(part.lse))
 
-    def per_head(self, array: Any) -> Any:
+    def per_head(self, array: A) -> A:
         """An array (B, H, ...), of any library, in the layout (..., heads, ...) of the call."""
         lead = (*self.batch, self.query.shape[1]) if self.has_heads else ()
-        return array_namespace(array).reshape(array, (*lead, *array.shape[2:]))
+        reshaped: A = array_namespace(array).reshape(array, (*lead, *array.shape[2:]))
+        return reshaped
 
     def rows(self, index: Array) -> Self:
-        """The same problem for the query rows `index`, an integer array (B, H, m) of NumPy or its own library."""
+        """The same problem for the query rows `index` (B, H, m), integers of NumPy or of the problem's library."""
         xp = self.xp
         if isinstance(index, np.ndarray):
             index = xp.asarray(np.ascontiguousarray(index), device=array_api_compat.device(self.query))
         b, h, _, length, _ = self.shape
 
-        def take(array: Array | None) -> Any:
+        def take(array: Array | None) -> Array | None:
             if array is None or array.shape[2] == 1:
                 return array
             full = xp.broadcast_to(array, (b, h, length, array.shape[3]))
-            return xp.take_along_axis(full, index[..., None], axis=2)
+            taken: Array = xp.take_along_axis(full, index[..., None], axis=2)
+            return taken
 
         return replace(
             self,
-            query=take(self.query) if length > 1 else xp.take_along_axis(self.query, index[..., None], axis=2),
+            query=xp.take_along_axis(self.query, index[..., None], axis=2),
             start=xp.take_along_axis(self.start, index, axis=2),
             stop=xp.take_along_axis(self.stop, index, axis=2),
             position=xp.take_along_axis(self.position, index, axis=2),

@@ -9,14 +9,14 @@ from nlattn.problem.problem import Problem
 
 __all__ = ["hide", "products", "row_tiles"]
 
-#: Scores in a tile, over all heads: 8 MB in float32.
-NUMBERS = 1 << 21
+#: Scores of a tile, over all heads together, so that memory is linear in the length: 8 MB in float32.
+TILE_NUMBERS = 1 << 21
 
 
 def row_tiles(problem: Problem) -> Iterator[Problem]:
-    """The problem of a few consecutive rows at a time, without the keys behind all that they may see."""
+    """The problem of a few consecutive rows at a time; with causality, without the keys that none of them may see."""
     b, h, _, length, s = problem.shape
-    step = max(1, NUMBERS // max(1, b * h * s))
+    step = max(1, TILE_NUMBERS // max(1, b * h * s))
     for i in range(0, max(length, 1), step):
         rows = slice(i, min(i + step, length))
         own = {name: getattr(problem, name)[:, :, rows, ...] for name in ("query", "start", "stop", "position")}
@@ -33,7 +33,7 @@ def row_tiles(problem: Problem) -> Iterator[Problem]:
 
 
 def products(tile: Problem, query: Array, key: Array) -> Array:
-    """query (B, H, r, c) times key (B, X, n, c)^T, H a multiple of X, in their dtype."""
+    """The products (B, H, r, n) of queries (B, H, r, c) and keys (B, X, n, c), H a multiple of X, in their dtype."""
     xp = tile.xp
     b, h, r, c = query.shape
     g, s = key.shape[1:3]
@@ -42,9 +42,10 @@ def products(tile: Problem, query: Array, key: Array) -> Array:
 
 
 def hide(tile: Problem, scores: Array) -> Array:
-    """Scores with the bias added, and -inf where a row does not see a key."""
+    """The scores of a tile with its bias added, and -inf where a row does not see a key."""
     xp, s = tile.xp, scores.shape[-1]
-    if not all_finite(xp, scores):  # a NaN is chosen, so that it shows
+    if not all_finite(xp, scores):
+        # A key whose score is NaN has to be chosen: the NaN must show in the output.
         scores = xp.where(xp.isnan(scores), xp.inf, scores)
     if tile.bias is not None:
         scores = scores + xp.astype(tile.bias, scores.dtype)

@@ -15,11 +15,22 @@ __all__ = ["Pairing", "centred", "code_bounds", "hashed_keys", "hashed_queries",
 
 
 class Pairing(NamedTuple):
-    """Queries and keys in sorted order.
+    """Queries and keys in sorted order, cut into blocks, and the block of keys that each block of rows meets.
 
-    rows (B, H, L) and keys (B, K, S), the query and the key in each place; row_places and key_places, their inverse;
-    block (B, H, T), the block of `size` keys that each block of `step` rows meets; counts (B, H, 1), the valid keys,
-    which take the first places.
+    Attributes
+    ----------
+    rows, keys : integer array, shapes (B, H, L) and (B, K, S)
+        The query and the key at each place of the sorted order. Valid keys take the first places.
+    row_places, key_places : integer array, shapes (B, H, L) and (B, K, S)
+        The place of each query and key: the inverse of both.
+    block : integer array, shape (B, H, T)
+        Which block of keys each block of rows meets.
+    size : int
+        Keys of a block of keys.
+    step : int
+        Rows of a block of rows.
+    counts : integer array, shape (B, H, 1)
+        How many keys are valid.
     """
 
     rows: Array
@@ -32,7 +43,10 @@ class Pairing(NamedTuple):
     counts: Array
 
     def ranges(self, *, look_back: bool = False) -> tuple[Array, Array]:
-        """begin and end for `block_attention`: the block met, and with `look_back` the one before it, cyclically."""
+        """The begin and end that `block_attention` takes, for the block of keys that each block of rows meets.
+
+        With `look_back` also for the block before it; before the first block stands the last one.
+        """
         xp = array_namespace(self.block)
         begin = (self.block * self.size)[..., None]
         if look_back:
@@ -47,7 +61,10 @@ class Pairing(NamedTuple):
         return begin, xp.maximum(begin, end)
 
     def met(self, *, look_back: bool = False) -> tuple[list[Array], list[Array]]:
-        """Columns of codes (B, H, L) and (B, K, S), in the original order: equal in one of them if the pair meets."""
+        """Codes of the queries (B, H, L) and of the keys (B, K, S) in their original order, in columns.
+
+        A query and a key meet if their codes are equal in one of the columns.
+        """
         xp = array_namespace(self.block)
         own = take_for_heads(self.block, self.row_places // self.step)
         keys = self.key_places // self.size
@@ -56,13 +73,15 @@ class Pairing(NamedTuple):
         return [own, xp.where(own == 0, self._last(), own - 1)], [keys, keys]
 
     def _last(self) -> Array:
+        """The last block that holds valid keys."""
         return array_namespace(self.counts).clip((self.counts - 1) // self.size, 0, None)
 
 
 def centred(problem: Problem, keys: Keys) -> tuple[Array, Array]:
-    """Queries (B, H, L, E) and keys (B, G, S, E) about their own means, for hashing: a common offset hides directions.
+    """Queries (B, H, L, E) and keys (B, G, S, E), each less their mean, to be hashed.
 
-    Moving all keys by one vector changes no softmax; queries are moved for the hash alone.
+    Vectors with a large common offset all point in nearly the same direction, and would get equal codes. No softmax
+    changes when all keys are moved by one vector; queries are moved for the hash alone.
     """
     xp, dtype = problem.xp, problem.accumulator
     query, key = xp.astype(problem.query, dtype, copy=False), xp.astype(problem.key, dtype, copy=False)
@@ -72,7 +91,7 @@ def centred(problem: Problem, keys: Keys) -> tuple[Array, Array]:
 
 
 def hashed_queries(codes: Callable[..., Array], query: Array, projection: Array, heads_kv: int) -> Array:
-    """codes(query, projection) for queries (B, H, L, E) and projections (B, G, R, m, E), as (B, H, R, L)."""
+    """The codes (B, H, R, L) of queries (B, H, L, E) by the projections (B, G, R, m, E) of their groups."""
     xp = array_namespace(query)
     b, h, length, e = query.shape
     found = codes(xp.reshape(query, (b, heads_kv, h // heads_kv, 1, length, e)), projection[:, :, None, ...])
@@ -80,7 +99,7 @@ def hashed_queries(codes: Callable[..., Array], query: Array, projection: Array,
 
 
 def hashed_keys(codes: Callable[..., Array], key: Array, projection: Array, heads: int) -> Array:
-    """codes(key, projection) for keys (B, G, S, E), as (B, heads, R, S)."""
+    """The codes (B, heads, R, S) of keys (B, G, S, E) by the projections (B, G, R, m, E) of their groups."""
     return repeat_heads(codes(key[:, :, None, :, :], projection), heads)
 
 
@@ -89,10 +108,11 @@ def pair_blocks(
 ) -> Pairing:
     """Sort queries and keys by their codes (B, H, L) and (B, K, S), and pair blocks of queries with blocks of keys.
 
-    Keys that are not valid come last. Blocks of queries have as many rows as makes their number that of the blocks of
-    keys, at most `size`. By "rank", block t of T meets block floor(t Tk / T) of Tk. By "codes" (integers), it meets the
-    block in which the code of its middle row begins among the keys, or as far behind it as the row is among the queries
-    of this code, in proportion; where queries and keys are the same, that is its own block.
+    Keys that are not valid come last. There are as many blocks of queries as of keys, or more where these would have
+    more than `size` rows. By "rank", block t of T meets block floor(t Tk / T) of Tk. By "codes", which are integers
+    then, it meets the block of keys where the keys with the code of its middle row stand. If these fill several blocks,
+    the place of the middle row among all queries of this code decides, in proportion. Where queries and keys are the
+    same, each block meets itself.
     """
     xp = array_namespace(query_codes)
     (_, h, length), s = query_codes.shape, key_codes.shape[2]
@@ -100,7 +120,7 @@ def pair_blocks(
         real = xp.isdtype(key_codes.dtype, "real floating")
         last = xp.inf if real else xp.maximum(xp.max(key_codes), xp.max(query_codes)) + 1
         key_codes = xp.where(keys.valid, key_codes, last)
-    same = query_codes is key_codes  # all valid, too
+    same = query_codes is key_codes  # not where keys are masked: their codes have just been replaced
     key_order = sort_into_blocks(key_codes, s)
     row_order = key_order if same else sort_into_blocks(query_codes, length)
     rows, order = row_order.index[:, :, 0, :], key_order.index[:, :, 0, :]
@@ -124,13 +144,13 @@ def pair_blocks(
 
 
 def code_bounds(codes: Array, wanted: Array) -> tuple[Array, Array]:
-    """The first place of each wanted integer (B, H, T) in sorted codes (B, K, n), and the first place behind it."""
+    """Where each wanted integer (B, H, T) stands in sorted codes (B, K, n): its first place, and the one behind it."""
     xp = array_namespace(codes)
     b, k, n = codes.shape
     h = wanted.shape[1]
     above = int(xp.maximum(xp.max(codes), xp.max(wanted))) + 1
     if above > 2**62 // (b * k):
-        # Codes of so many bits leave no room for the head.
+        # Codes this long and the number of the head do not fit into one integer: each head is searched by itself.
         r, bounds = h // k, []
         for side in ("left", "right"):
             found = [
@@ -140,7 +160,7 @@ def code_bounds(codes: Array, wanted: Array) -> tuple[Array, Array]:
             ]
             bounds.append(xp.astype(xp.reshape(xp.stack(found), wanted.shape), xp.int64))
         return bounds[0], bounds[1]
-    # Heads one after the other, each above the one before: one sorted sequence.
+    # The codes of each head are raised above those of the head before: all heads are one sorted sequence.
     head = xp.reshape(xp.arange(b * k, dtype=xp.int64, device=codes.device), (b, k, 1))
     flat = xp.reshape(xp.astype(codes, xp.int64) + head * above, (-1,))
     own = repeat_heads(head, h)

@@ -1,4 +1,4 @@
-"""Softmax mass that each key receives from some rows."""
+"""How much softmax mass each key receives from some rows."""
 
 from nlattn.arrays.guards import exp_weights, nonzero
 from nlattn.arrays.host import stop_gradient
@@ -10,12 +10,15 @@ __all__ = ["column_sums"]
 
 
 def column_sums(rows: Problem, window: int | None) -> Array:
-    """The softmax mass of each key (B, H, S) summed over the rows of a problem, without that inside their windows."""
+    """The softmax mass of each key (B, H, S), summed over the rows of a problem.
+
+    With a `window`, rows for which a key lies in their window do not count.
+    """
     xp = rows.xp
     b, h, _, _, s = rows.shape
     total = xp.zeros((b, h, s), dtype=rows.accumulator, device=rows.query.device)
     key = xp.astype(stop_gradient(rows.key), rows.accumulator, copy=False)
-    there = xp.arange(s, dtype=rows.start.dtype, device=rows.query.device)
+    position = xp.arange(s, dtype=rows.start.dtype, device=rows.query.device)
     for tile in row_tiles(rows):
         query = xp.astype(stop_gradient(tile.query), rows.accumulator, copy=False) * rows.scale
         scores = hide(tile, products(tile, query, key[:, :, : tile.key.shape[2], :]))
@@ -25,7 +28,7 @@ def column_sums(rows: Problem, window: int | None) -> Array:
         mass, _ = exp_weights(scores)
         inverse = 1 / nonzero(xp.sum(mass, axis=-1, keepdims=True))
         if window is not None:
-            distance = there[:seen] - tile.position[..., None]
+            distance = position[:seen] - tile.position[..., None]
             mass = xp.where(xp.abs(distance) < window, xp.zeros_like(mass), mass)
         part = (xp.matrix_transpose(inverse) @ mass)[..., 0, :]
         rest = xp.zeros((b, h, s - seen), dtype=part.dtype, device=part.device)

@@ -1,4 +1,4 @@
-"""Draws for the heads of a problem, from one generator a head."""
+"""Random numbers for the key heads of a problem, each from a generator of its own."""
 
 from collections.abc import Callable
 
@@ -18,10 +18,10 @@ def draw_per_head(
     shape: tuple[int, ...],
     dtype: object = None,
 ) -> Array:
-    """draw(generator, shape) for each of the (B, G) key heads of a problem, as (B, G, *shape).
+    """What ``draw(generator, shape)`` gives for each of the (B, G) key heads of a problem, as (B, G, *shape).
 
-    The batch of a problem may be a multiple of that of the call, whose heads have a generator each: the parts of one
-    batch element stand together.
+    There is one generator for each key head of the call. The problem may be one of parts, whose batch is a multiple of
+    that of the call: the parts of one batch element stand together, and their heads share the generators of the call's.
     """
     b, _, g, _, _ = problem.shape
     if not generators:

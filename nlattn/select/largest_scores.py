@@ -1,4 +1,4 @@
-"""Choices by scores: they have no gradient, and of equal scores the first is chosen."""
+"""Which scores are the largest; among equal scores the first ones are chosen."""
 
 from array_api_compat import array_namespace
 
@@ -8,10 +8,10 @@ __all__ = ["are_chosen"]
 
 
 def are_chosen(scores: Array, values: Array, index: Array) -> Array:
-    """Which scores (..., S) are those that `choose_largest` found, values and index (..., m)."""
+    """True for those scores (..., S) that `choose_largest` found, with its values and index (..., m)."""
     xp = array_namespace(scores)
-    # Those above the least, and of those equal to it the first.
+    # All scores above the least chosen one were chosen, and the first ones of those equal to it.
     least = xp.min(values, axis=-1, keepdims=True)
     last = xp.max(xp.where(values == least, index, xp.full_like(index, -1)), axis=-1, keepdims=True)
-    place = xp.arange(scores.shape[-1], dtype=index.dtype, device=index.device)
-    return (scores > least) | ((scores == least) & (place <= last))
+    position = xp.arange(scores.shape[-1], dtype=index.dtype, device=index.device)
+    return (scores > least) | ((scores == least) & (position <= last))

@@ -7,18 +7,19 @@ from nlattn.arrays.typing import Array
 
 __all__ = ["tree_order"]
 
-#: Steps of the power iteration for a principal direction: any direction of much variance will do.
-STEPS = 4
+#: Steps of the power iteration for a principal direction. Any direction of much variance will do: on the shipped
+#: samples 1, 2 or 8 steps made some errors smaller and others larger.
+POWER_STEPS = 4
 
 
 def tree_order(x: Array, size: int) -> Array:
-    """An order of points (B, H, n, c), (B, H, n), in which each run of `size` places holds similar ones.
+    """An order (B, H, n) of points (B, H, n, c) in which the points at each `size` consecutive places are similar.
 
-    All points are cut in two across their leading principal direction, then each part, and so on.
+    All points are cut in two across their leading principal direction, then each half in the same way, and so on.
     """
     xp = array_namespace(x)
     b, h, n, c = x.shape
-    x = x / _peak(x, (-2, -1))  # no square overflows, and no place is NaN
+    x = x / _peak(x, (-2, -1))  # no square overflows
     leaves = 1
     while leaves * size < n:
         leaves *= 2
@@ -32,30 +33,30 @@ def tree_order(x: Array, size: int) -> Array:
         order = xp.reshape(order, (b, h, groups, total // groups))
         here = xp.take(points, xp.reshape(order + first, (-1,)), axis=0)
         here = xp.reshape(here, (*order.shape, c))
-        there = order < n  # padding stays behind
-        mine = xp.astype(there, x.dtype)[..., None]
+        real = order < n  # and not padding, which stays behind
+        mine = xp.astype(real, x.dtype)[..., None]
         mean = xp.sum(here * mine, axis=-2, keepdims=True) / xp.clip(xp.sum(mine, axis=-2, keepdims=True), 1, None)
         here = (here - mean) * mine
-        place = xp.where(there, _along(here), xp.inf)
-        order = xp.take_along_axis(order, xp.argsort(place, axis=-1, stable=True), axis=-1)
+        coordinate = xp.where(real, _along(here), xp.inf)
+        order = xp.take_along_axis(order, xp.argsort(coordinate, axis=-1, stable=True), axis=-1)
         groups *= 2
     return xp.reshape(order, (b, h, total))[:, :, :n]
 
 
 def _along(x: Array) -> Array:
-    """Centred points (..., n, c) along a direction near their principal one."""
+    """The coordinates (..., n) of centred points (..., n, c) along a direction near their principal one."""
     xp = array_namespace(x)
     squares = xp.sum(x * x, axis=-1)
     far = xp.argmax(squares, axis=-1, keepdims=True)
     direction = xp.take_along_axis(x, far[..., None], axis=-2)
-    for _ in range(STEPS):
+    for _ in range(POWER_STEPS):
         direction = direction / _peak(direction, -1)
         direction = xp.matrix_transpose(x @ xp.matrix_transpose(direction)) @ x
     return (x @ xp.matrix_transpose(direction / _peak(direction, -1)))[..., 0]
 
 
 def _peak(x: Array, axis: int | tuple[int, int]) -> Array | float:
-    """The largest size, or 1 where all are 0 or there is none."""
+    """The largest absolute value along `axis`, or 1 where all are 0 or there are no entries."""
     if 0 in x.shape:
         return 1.0
     xp = array_namespace(x)

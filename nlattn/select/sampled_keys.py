@@ -1,4 +1,4 @@
-"""One block of neighbours for each block of rows, and a sample of the other keys that stands for all of them."""
+"""One block of similar keys for each block of rows, and a sample of all keys that stands for the others."""
 
 import math
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from nlattn.select.usable_keys import Keys, valid_keys
 
 __all__ = ["BlocksAndSamples", "Importance", "choose_blocks_and_samples", "sample_places", "squared_norms"]
 
-#: ``importance(value, count)`` gives positive numbers (B, K, S) in float64, to which the probabilities of the keys are
-#: proportional. It sees values (B, K, S, Ev) that are 0 where a key is masked, and the numbers (B, K) of those that are
-#: not; masked keys are never drawn.
+#: ``importance(value, count)`` returns positive numbers (B, K, S) in float64, to which the probabilities of the keys
+#: are proportional. It gets values (B, K, S, Ev) that are 0 where a key is masked, and how many keys (B, K) are not
+#: masked. Masked keys are never drawn.
 Importance = Callable[[Array, Array], Array]
 
 
 class BlocksAndSamples(NamedTuple):
-    """Sorted keys with drawn ones behind them, and what each block of sorted rows meets of both.
+    """Sorted keys with drawn keys behind them, and which of both each block of sorted rows meets.
 
     Attributes
     ----------
@@ -34,9 +34,9 @@ class BlocksAndSamples(NamedTuple):
     keys : integer array, shape (B, K, S + m)
         The keys in sorted order, then the m that were drawn.
     weight : array, shape (B, K, S + m)
-        Their log-weights: those of the mask, and -log(m p) for what was drawn with probability p.
+        Their log-weights: those of the mask, and for a key that was drawn with probability p also -log(m p).
     met : pair of integer arrays, shapes (B, H, L, 1) and (B, K, S + m, 1)
-        Equal where a drawn key is in the row's block, which has met it already.
+        Codes of rows and keys. They are equal where a drawn key is in the block of the row, which meets it there.
     """
 
     pairing: Pairing
@@ -55,9 +55,10 @@ def choose_blocks_and_samples(
     *,
     paper: bool,
 ) -> BlocksAndSamples | None:
-    """Blocks of hyperplane codes and drawn keys with log-weights; None where a block holds all keys.
+    """Blocks of `size` keys by hyperplane codes of some `bits`, and drawn keys; None where a block holds all keys.
 
-    Without `importance` all keys have one probability.
+    Without `importance` all keys are drawn with the same probability. With `paper` queries and keys are hashed as they
+    are, and blocks are paired by rank.
     """
     xp = problem.xp
     b, _, g, length, s = problem.shape
@@ -81,7 +82,8 @@ def choose_blocks_and_samples(
     if keys.weight is not None:
         weight = xp.astype(take_for_heads(keys.weight, pairing.keys), dtype)
         log_weight = log_weight + xp.astype(take_for_heads(keys.weight, index), dtype)
-    # The keys of the block itself are seen whatever their code; drawn ones are not where they are in the row's block.
+    # Sorted keys have code -1, which no row has. A drawn key has the number of its block as code, and a row that of the
+    # block it meets.
     own = xp.full((b, heads, s), -1, dtype=place.dtype, device=index.device)
     at = xp.arange(length, dtype=place.dtype, device=index.device) // pairing.step
     met = xp.take(pairing.block, at, axis=2)
@@ -94,7 +96,7 @@ def choose_blocks_and_samples(
 
 
 def _importance(problem: Problem, keys: Keys, pairing: Pairing, importance: Importance | None) -> Array | None:
-    """The importance of the keys in sorted order (B, K, S)."""
+    """The importance (B, K, S) of the keys in the order in which `pairing` has sorted them."""
     if importance is None:
         return None
     xp = problem.xp
@@ -105,9 +107,10 @@ def _importance(problem: Problem, keys: Keys, pairing: Pairing, importance: Impo
 
 
 def sample_places(uniform: Array, count: Array, weights: Array | None = None) -> tuple[Array, Array]:
-    """Places among the first `count` (B, K), one for each uniform number (B, K, m), with log-weights -log(m p).
+    """Places drawn among the first `count` (B, K), by uniform numbers (B, K, m), and their log-weights -log(m p).
 
-    The probabilities p are proportional to `weights` (B, K, S), positive at the first `count` places, or equal.
+    The probabilities p are proportional to `weights` (B, K, S), which are positive at the first `count` places; without
+    them they are equal.
     """
     xp = array_namespace(uniform, count)
     samples = uniform.shape[2]
@@ -134,7 +137,7 @@ def sample_places(uniform: Array, count: Array, weights: Array | None = None) ->
 
 
 def squared_norms(value: Array) -> Array:
-    """Squared norms of values (B, K, S, Ev) in float64, divided by one number a head, such that none overflows."""
+    """Squared norms of values (B, K, S, Ev) in float64, divided by one number for each head so that none overflows."""
     xp = array_namespace(value)
     top = xp.max(xp.abs(value), axis=(2, 3), keepdims=True) if value.shape[3] else xp.ones_like(value[:, :, :1, :])
     unit = value / nonzero(top)

@@ -1,4 +1,4 @@
-"""The keys that masks of size 1 on the query axis leave, and what the heads of a group share."""
+"""The keys that masks of size 1 on the query axis leave to attend to."""
 
 from typing import NamedTuple
 
@@ -14,11 +14,19 @@ __all__ = ["Keys", "log_weights", "mean_key", "seen_keys", "usable", "valid_keys
 
 
 class Keys(NamedTuple):
-    """Keys (B, G, S, E) and values with their masks.
+    """Keys and values with their masks, for K heads: G key heads, or H query heads where masks differ within a group.
 
-    K is the number of key heads G, or that of query heads where masks differ within a group. valid (B, K, S), None for
-    all; weight (B, K, S), log-weights, or None; counts (B, K), the number of valid keys; seen (B, G, S), valid for some
-    query head, or None.
+    Attributes
+    ----------
+    key, value : array, shapes (B, G, S, E) and (B, G, S, Ev)
+    valid : boolean array, shape (B, K, S), or None
+        Which keys are not masked; None for all.
+    weight : array, shape (B, K, S), or None
+        Log-weights of the keys.
+    counts : integer array, shape (B, K)
+        How many keys are valid.
+    seen : boolean array, shape (B, G, S), or None
+        Which keys are valid for some query head of their group; None for all.
     """
 
     key: Array
@@ -30,7 +38,7 @@ class Keys(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """K."""
+        """The number of heads K."""
         return self.counts.shape[1]
 
 
@@ -50,16 +58,16 @@ def valid_keys(problem: Problem) -> Keys:
 
 
 def usable(problem: Problem) -> Keys:
-    """The same with keys and values repeated for K heads."""
+    """`valid_keys`, with keys and values repeated for K heads."""
     keys = valid_keys(problem)
     return keys._replace(key=repeat_heads(keys.key, keys.heads), value=repeat_heads(keys.value, keys.heads))
 
 
 def seen_keys(problem: Problem) -> Array | None:
-    """True for keys that some row of their group may see (B, G, S), or None for all; for masks of any size."""
+    """True for keys that some row of their group may see (B, G, S), or None for all; masks may have any size."""
     array = problem.bias if problem.mask is None else problem.mask
     if array is None:
-        return None  # causal or not, the last row sees them all
+        return None  # the last row sees all keys, causal or not
     if array.shape[2] > 1:
         return visible_keys(problem)
     b, h, g, _, s = problem.shape
@@ -68,7 +76,7 @@ def seen_keys(problem: Problem) -> Array | None:
 
 
 def log_weights(problem: Problem, keys: Keys) -> Array | None:
-    """What to add to scores (B, K, S): -inf where a key is masked; None without a mask."""
+    """What masks add to the scores of each key (B, K, S): -inf where it is masked. None without a mask."""
     if keys.valid is None:
         return None
     xp = problem.xp
@@ -79,7 +87,7 @@ def log_weights(problem: Problem, keys: Keys) -> Array | None:
 
 
 def mean_key(key: Array, seen: Array | None) -> Array:
-    """The mean (B, G, 1, E) of the keys (B, G, S, E) that are seen (B, G, S), or of all; 0 for none."""
+    """The mean (B, G, 1, E) of the keys (B, G, S, E) that are `seen` (B, G, S), or of all for None; 0 where none is."""
     xp = array_namespace(key)
     if seen is None:
         return xp.mean(key, axis=2, keepdims=True)

@@ -96,7 +96,7 @@ def test_newest_key():
     problem = problem_of(np.asarray, 7, 5, mask=mask, is_causal=True)
     newest = newest_key(problem, valid_keys(problem), problem.stop)
     assert newest.exists[0, 0].tolist() == [False, False, True, True, True, True, True]
-    assert newest.place[0, 0, 2:].tolist() == [0, 0, 0, 3, 3]
+    assert newest.position[0, 0, 2:].tolist() == [0, 0, 0, 3, 3]
 
 
 @pytest.mark.parametrize(("length", "s", "most"), [(64, 64, 8), (50, 50, 7), (9, 70, 8), (33, 70, 5),

@@ -1,4 +1,4 @@
-"""What attention to a tolerance may choose from."""
+"""The candidates from which attention to a tolerance chooses."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from nlattn.problem.problem import Problem
 
 __all__ = ["Attempt", "Candidate", "count_scores", "find_candidates"]
 
-#: With such a causal form, what a method selects may depend on future keys.
+#: Causal forms in which what a method selects may depend on future keys.
 AHEAD = ("mask", "weights")
 
 
@@ -25,20 +25,20 @@ class Attempt(NamedTuple):
 
     method: str
     budget: int
-    error: Any
-    """Relative Frobenius error on the probed rows, shape (..., heads); None where it was not computed."""
+    error: np.ndarray | None
+    """The relative Frobenius error on the probed rows, of shape (..., heads), or None if it was not computed."""
     verdict: str
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method with its budgets, and what it costs."""
+    """A method with given budgets, and what it costs."""
 
     method: Method[Any]
     cost: float
-    """Multiplications over those of exact attention."""
+    """Its multiplications, divided by those of exact attention."""
     seed: np.random.SeedSequence | None = None
-    """Of its draws: the same for trial rows and for the whole output."""
+    """The seed of its draws, which are the same for probed rows and for the whole output."""
 
     @property
     def record(self) -> Record:
@@ -56,13 +56,13 @@ class Candidate:
 
     @property
     def by_blocks(self) -> bool:
-        """Whether rows come in whole blocks, and one preparation serves all budgets and heads."""
+        """Whether its rows are computed in whole blocks, and one preparation serves all budgets and heads."""
         return isinstance(self.method, BlockMethod)
 
     def prepare(self, problem: Problem, group: int = 0) -> Any:
-        """All that does not depend on single query rows.
+        """Prepare all that does not depend on single query rows.
 
-        The problem is the whole one, or a part of one group: the draws of that group are those of the whole.
+        The problem is the whole one, or consists of heads of one `group`, whose draws are those of the whole problem.
         """
         seed = self.seed
         if seed is not None:
@@ -85,7 +85,7 @@ def count_scores(problem: Problem) -> float:
 def find_candidates(
     problem: Problem, lookahead: bool, seed: np.random.SeedSequence | None = None
 ) -> tuple[list[Candidate], list[Attempt]]:
-    """Methods and budgets that the arguments allow and that cost less than exact attention, cheapest first."""
+    """The candidates that are allowed and cost less than exact attention, cheapest first, and what was refused."""
     b, h, _, length, s = problem.shape
     sizes = Sizes.of(problem)
     share = count_scores(problem) / (b * h * length * s)
@@ -110,7 +110,7 @@ def find_candidates(
 
 
 def _refusal(problem: Problem, record: Record, lookahead: bool) -> str | None:
-    """Why a method cannot be tried, or None."""
+    """Why a method cannot be tried, or None if it can."""
     masks = [x for x in (problem.mask, problem.bias) if x is not None]
     if problem.is_causal and record.causal is None:
         return "refused: no causal form"

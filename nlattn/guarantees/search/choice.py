@@ -1,13 +1,13 @@
 """The choice behind attention to a tolerance: probe, choose, check, replace."""
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from nlattn.arrays.random import private
 from nlattn.arrays.rows import take_rows
-from nlattn.arrays.typing import RngLike
+from nlattn.arrays.typing import Array, RngLike
 from nlattn.guarantees.certificate import Certificate, certificate, output_range
 from nlattn.guarantees.sampling import RowErrors, draw_rows, exact_rows, squares, uniform_rows
 from nlattn.guarantees.search.candidates import Attempt, Candidate, count_scores, find_candidates
@@ -23,7 +23,7 @@ Criterion = Literal["frobenius", "rows"]
 
 
 class Search:
-    """State: the present choice of a candidate, or None for exact attention, for each batch element and head."""
+    """One search: it keeps the present candidate of each batch element and head, which is None for exact attention."""
 
     def __init__(
         self, problem: Problem, rtol: float, criterion: Criterion, per_head: bool, lookahead: bool, rng: RngLike
@@ -32,7 +32,7 @@ class Search:
         self.per_head, self.lookahead = per_head, lookahead
         self.rng = private(rng, POLICY.tolerance)
         self.seed = np.random.SeedSequence(int(self.rng.integers(2**63)))
-        # Float32 rows are exact to about 1e-6, far below the tolerance that they are held against.
+        # Rows in float32 are exact to about 1e-6, far below the tolerances that they are compared with.
         self.double = rtol < 1e-3
         self.tried: list[Attempt] = []
         self.candidates: list[Candidate] = []
@@ -43,9 +43,9 @@ class Search:
         self.choice: Choice = [[None] * h for _ in range(b)]
         self.outputs = Outputs(problem)
 
-    @np.errstate(invalid="ignore", over="ignore")  # infinite errors, of a NaN that was let through
+    @np.errstate(invalid="ignore", over="ignore")  # errors are infinite where a NaN was let through
     def run(self) -> Certificate | None:
-        """Set `output`, `choice` and `tried`; return the certificate, None where all heads are exact."""
+        """Set `outputs`, `choice` and `tried`, and return the certificate, or None where all heads are exact."""
         if count_scores(self.problem) < POLICY.small or self.problem.query.shape[2] < 8 * POLICY.edge:
             self.tried.append(Attempt("exact", 0, None, "taken at once: too small for a search to pay"))
             return self._finish(None)
@@ -57,7 +57,7 @@ class Search:
             self.outputs.compute(self.choice)
             sample, failed, found = self._look()
             while look == POLICY.looks and failed.any():
-                # What becomes exact has no error any more.
+                # Heads that become exact have no error any more.
                 self._replace(failed, found, last=True)
                 exact = np.array([[candidate is None for candidate in row] for row in self.choice])
                 sample = sample._replace(error=np.where(exact[..., None], 0.0, sample.error))
@@ -71,14 +71,14 @@ class Search:
     # -- choosing -------------------------------------------------------------------------------------------------
 
     def _choose(self) -> None:
-        """Try the candidates on a few rows and give each head the cheapest promising one."""
+        """Try the candidates on a few rows, and give each head the cheapest promising one."""
         self.candidates, refused = find_candidates(self.problem, self.lookahead, self.seed)
         self.tried.extend(refused)
         b, h, _, _, _ = self.problem.shape
         unsettled = np.ones((b, h), dtype=bool)
-        history: dict[str, tuple[int, Any]] = {}
+        history: dict[str, tuple[int, np.ndarray]] = {}
         probes: dict[bool, Probe] = {}
-        size: Any = None
+        size: np.ndarray | None = None
         settled = np.zeros((b, h))
         for candidate in self.candidates:
             name = candidate.name
@@ -92,12 +92,11 @@ class Search:
             if size is None:
                 size = norms.mean(-1) if self.per_head else np.broadcast_to(norms.mean((-2, -1))[:, None], (b, h))
             output = self._on(candidate, probe, unsettled)
-            error = squares(output[:, :, :: probe.every, :], probe.exact)
-            error, expected = self._expected(error, size)
+            error, expected = self._expected(squares(output[:, :, :: probe.stride, :], probe.exact), size)
             history[name] = candidate.budget, error
             passed = unsettled & (expected <= POLICY.promising * self.rtol)
             if not self.per_head:
-                # What the settled heads leave of the tolerance is for the others.
+                # The other heads may use what the settled ones leave of the tolerance.
                 square = np.where(unsettled, expected, settled) ** 2
                 passed = unsettled & (passed | (square.mean(-1, keepdims=True) <= (POLICY.promising * self.rtol) ** 2))
             settled = np.where(passed, expected, settled)
@@ -108,10 +107,11 @@ class Search:
                 self.choice[i][j] = candidate
             unsettled &= ~passed
 
-    def _expected(self, squares: Any, size: Any) -> tuple[Any, Any]:
-        """From squared row errors (B, H, m): the relative error of each head, and what its upper limit may come to.
+    def _expected(self, squares: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The relative error of each head, and about what its upper limit in a check will be.
 
-        That is larger where few rows carry the sum.
+        The limit is larger where few of the squared row errors (B, H, m) carry their sum. `size` (B, H) is the mean
+        squared row norm that errors are relative to.
         """
         if self.criterion == "rows":
             measure = margin = np.quantile(squares, 0.95, axis=-1)
@@ -124,7 +124,7 @@ class Search:
         return np.where(known, error, np.inf), np.where(known, expected, np.inf)
 
     def _probe(self, candidate: Candidate, probes: dict[bool, Probe]) -> Probe:
-        """Random rows, or random blocks of rows where a candidate needs those: these serve the others too."""
+        """Random rows, or random blocks of rows if some candidate needs blocks; these serve all others too."""
         blocks = next((c for c in self.candidates if c.by_blocks), None)
         if not probes:
             problem = self.problem
@@ -135,9 +135,9 @@ class Search:
                 full = np.asarray(method.blocks(state))
                 numbers = np.sort(self.rng.permutation(full)[: POLICY.probe_blocks])
                 index = method.block_rows(state, problem, numbers)
-                few = problem.rows(index[..., :: POLICY.probe_every])
+                few = problem.rows(index[..., :: POLICY.probe_stride])
                 exact = exact_rows(few, double=self.double)
-                probes[True] = Probe(problem.rows(index), numbers, POLICY.probe_every, exact)
+                probes[True] = Probe(problem.rows(index), numbers, POLICY.probe_stride, exact)
             else:
                 inner = length - 2 * POLICY.edge
                 drawn = np.sort(POLICY.edge + draw_rows(self.rng, b, h, inner, POLICY.probe_rows), axis=-1)
@@ -146,15 +146,15 @@ class Search:
             probes[False] = Probe(few, None, 1, exact)
         return probes[candidate.by_blocks]
 
-    def _on(self, candidate: Candidate, probe: Probe, heads: Any) -> Any:
-        """The output of a candidate on the rows of a probe, at least for some heads (B, H)."""
+    def _on(self, candidate: Candidate, probe: Probe, heads: np.ndarray) -> Array:
+        """The output of a candidate on the rows of a probe, right at least for the heads that are True (B, H)."""
         if not candidate.by_blocks:
             return candidate.apply(self.outputs.state(candidate), probe.rows)
         budgets = np.full(heads.shape, candidate.budget)
         return self.outputs.on_blocks(candidate, budgets, heads, probe.rows, probe.numbers)
 
-    def _hopeless(self, last: tuple[int, Any] | None, budget: int, unsettled: Any) -> bool:
-        """Whether this budget will miss for all unsettled heads, going by the error at a smaller one."""
+    def _hopeless(self, last: tuple[int, np.ndarray] | None, budget: int, unsettled: np.ndarray) -> bool:
+        """Whether this budget would fail for all unsettled heads, going by the last smaller one and its errors."""
         if last is None:
             return False
         fall = (budget / last[0]) ** POLICY.fastest
@@ -162,11 +162,12 @@ class Search:
 
     # -- checking -------------------------------------------------------------------------------------------------
 
-    def _look(self) -> tuple[Sample, Any, Certificate]:
-        """Check the output on fresh rows: the rows, the heads that failed, and the certificate.
+    def _look(self) -> tuple[Sample, np.ndarray, Certificate]:
+        """Check the output on fresh rows. Returns the rows, the heads that failed, and the certificate.
 
-        It is looked at again with twice the rows where few of them carry the sum of what passes, or where the estimate
-        is well below what its upper limit fails to reach: more rows are cheaper than another output.
+        The output is looked at again with twice the rows where few of them carry the sum of an output that passes, or
+        where an estimate is well below the limit that its upper limit exceeds: more rows are cheaper than another
+        output.
         """
         b, h, _, length, _ = self.problem.shape
         least, most = self.least, self.most
@@ -175,39 +176,41 @@ class Search:
         while True:
             found = self._certificate(sample, None)
             failed = self._failed(sample, found)
-            m = sample.index.shape[-1]
+            m = sample.drawn.shape[-1]
             if m >= most or self.criterion == "rows" or not self._undecided(sample, failed, found):
                 return sample, failed, found
             more = self._rows(order[..., m : 2 * m])
-            index = np.concatenate([sample.index, more.index], axis=-1)
+            drawn = np.concatenate([sample.drawn, more.drawn], axis=-1)
             exact = self.problem.xp.concat([sample.exact, more.exact], axis=2)
             error = np.concatenate([sample.error, more.error], axis=-1)
-            sample = Sample(index, self.problem.rows(index), exact, error)
+            sample = Sample(drawn, self.problem.rows(drawn), exact, error)
 
-    def _rows(self, index: Any) -> Sample:
+    def _rows(self, index: np.ndarray) -> Sample:
+        """The exact output and the errors of some rows (B, H, m)."""
         index = np.sort(index, axis=-1)
         problem, xp = self.problem, self.problem.xp
         rows = problem.rows(index)
         exact = exact_rows(rows, double=self.double)
-        places = xp.asarray(index, device=problem.start.device)
-        found = squares(take_rows(self.outputs.output, places), exact)
+        taken = xp.asarray(index, device=problem.start.device)
+        found = squares(take_rows(self.outputs.output, taken), exact)
         approximate = np.array([[candidate is not None for candidate in row] for row in self.choice])
         return Sample(index, rows, exact, np.where(approximate[..., None], found, 0.0))
 
-    def _undecided(self, sample: Sample, failed: Any, found: Certificate) -> bool:
+    def _undecided(self, sample: Sample, failed: np.ndarray, found: Certificate) -> bool:
+        """Whether more rows might change the verdict."""
         if not failed.any():
             return self._concentrated(sample.error)
         scope = self.scope(found)
         return not np.any(scope.error > POLICY.near * POLICY.accept * self.rtol)
 
-    def _concentrated(self, error: Any) -> bool:
+    def _concentrated(self, error: np.ndarray) -> bool:
         """Whether in some batch element the largest 1 % of the squared row errors make more than half of their sum."""
         flat = np.sort(error.reshape(error.shape[0], -1), axis=-1)
         few = max(1, flat.shape[-1] // 100)
         return bool(np.any(flat[:, -few:].sum(-1) > 0.5 * flat.sum(-1)))
 
-    def _certificate(self, sample: Sample, output: Any) -> Certificate:
-        """Of a sample; with the output also its range and the uniform baseline."""
+    def _certificate(self, sample: Sample, output: Array | None) -> Certificate:
+        """The certificate of a sample; only with the output its range and baseline are right too."""
         exact = squares(None, sample.exact)
         b, h, *_ = self.problem.shape
         if output is None:
@@ -219,8 +222,8 @@ class Search:
         confidence = 1 - (1 - POLICY.confidence) / ((POLICY.looks + 1) * self.sizes)
         return certificate(self.problem, RowErrors(sample.error, exact, baseline), largest, confidence)
 
-    def _failed(self, sample: Sample, found: Certificate) -> Any:
-        """The heads (B, H) that keep the criterion from being met."""
+    def _failed(self, sample: Sample, found: Certificate) -> np.ndarray:
+        """True for the heads (B, H) because of which the criterion is not met."""
         b, h, *_ = self.problem.shape
         scope = self.scope(found)
         if self.criterion == "frobenius":
@@ -230,7 +233,7 @@ class Search:
         approximate = np.array([[candidate is not None for candidate in row] for row in self.choice])
         if self.per_head:
             return failed.reshape(b, h) & approximate
-        # Over all heads: those above half of their share, and the worst.
+        # If the criterion is for all heads together, those above half of their share have failed, and the worst one.
         part = sample.error.sum(-1)
         whole = squares(None, sample.exact).sum(-1).mean(-1, keepdims=True)
         above = part > (0.5 * self.rtol) ** 2 * whole
@@ -239,11 +242,11 @@ class Search:
         return failed.reshape(b, 1) & blamed
 
     def scope(self, found: Certificate) -> Certificate:
-        """The certificate of what the tolerance is for: each head, or all heads of a batch element."""
+        """The certificate at the level at which the tolerance holds: of each head, or of each batch element."""
         return found if self.per_head else found.pooled
 
-    def _replace(self, failed: Any, found: Certificate, *, last: bool) -> None:
-        """Give failed heads a larger budget of their method, or exact attention; at the last look exact attention."""
+    def _replace(self, failed: np.ndarray, found: Certificate, *, last: bool) -> None:
+        """Give failed heads a larger budget of their method, or exact attention; after the last look always that."""
         b, h = failed.shape
         scope = self.scope(found)
         miss = np.broadcast_to(scope.upper[..., None] if scope is not found else scope.upper, found.upper.shape)
@@ -254,7 +257,7 @@ class Search:
                     continue
                 least = candidate.budget * min(growth[i, j], POLICY.most_growth)
                 own = [c for c in self.candidates if c.name == candidate.name and c.budget > candidate.budget]
-                # Where its method has no more to offer, one that chooses its keys may.
+                # Where its method has no larger budget, a method that chooses keys for blocks of rows may help.
                 others = [c for c in self.candidates if c.by_blocks and c.name != candidate.name]
                 larger = [c for c in own or others if c.budget >= least]
                 row[j] = larger[0] if larger and not last else None
@@ -264,7 +267,7 @@ class Search:
                 self.tried.append(Attempt(candidate.name, candidate.budget, None, verdict))
 
     def _drop_small_savings(self, least: float) -> None:
-        """Exact attention everywhere where what is left to approximate saves less than it costs to check."""
+        """Give all heads exact attention if approximations would save less than this part, which a check costs."""
         costs = [1.0 if candidate is None else candidate.cost for row in self.choice for candidate in row]
         if self._all_exact() or 1 - sum(costs) / len(costs) >= least:
             return
@@ -279,5 +282,6 @@ class Search:
         return not self._chosen()
 
     def _finish(self, sample: Sample | None) -> Certificate | None:
+        """Compute the output of the final choice, and its certificate from the last sample."""
         self.outputs.compute(self.choice)
         return None if sample is None else self._certificate(sample, self.outputs.output)

@@ -1,4 +1,4 @@
-"""The output of a choice of candidates, recomputed where the choice has changed."""
+"""The output that belongs to a choice of candidates; heads are computed again when their choice has changed."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ from nlattn.problem.problem import Problem
 
 __all__ = ["Choice", "Outputs"]
 
-#: A candidate for each batch element and head, None for exact attention.
+#: The candidate of each batch element and head, or None for exact attention.
 Choice = list[list[Candidate | None]]
 
 
 class Outputs:
-    """The present output of all heads, and what was prepared for it."""
+    """The present output of all heads, and the states that were prepared for it."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -28,14 +28,14 @@ class Outputs:
         self._states: dict[Any, Any] = {}
 
     def state(self, candidate: Candidate) -> Any:
-        """What a candidate prepares for all heads, once; blocks serve all budgets of their method."""
+        """What a candidate prepares for all heads, made once. For methods in blocks one state serves all budgets."""
         key = candidate.name if candidate.by_blocks else candidate.method
         if key not in self._states:
             self._states[key] = candidate.prepare(self.problem)
         return self._states[key]
 
     def on_blocks(self, candidate: Candidate, budgets: Any, heads: Any, rows: Problem, numbers: Any = None) -> Array:
-        """The rows of some blocks, or all rows, at a budget for each head; 0 for heads that are left out."""
+        """The output of some blocks, or of all rows, at a budget for each head; 0 for heads that are left out."""
         method = candidate.method
         assert isinstance(method, BlockMethod)
         state = method.with_budgets(self.state(candidate), budgets, heads)
@@ -43,7 +43,7 @@ class Outputs:
         return part.out  # type: ignore[union-attr]
 
     def compute(self, choice: Choice) -> None:
-        """All rows of the heads whose choice has changed."""
+        """Compute all rows of the heads whose choice has changed."""
         problem, xp = self.problem, self.problem.xp
         b, h, g, *_ = problem.shape
         new = [(i, j) for i in range(b) for j in range(h) if choice[i][j] != self._computed[i][j]]
@@ -70,7 +70,7 @@ class Outputs:
             self.output = xp.reshape(xp.stack(every), (b, h, *every[0].shape))
 
     def _calls(self, choice: Choice, heads: list[tuple[int, int]]) -> list[tuple[bool, list[tuple[int, int]]]]:
-        """Heads that are computed together: by one call on the whole problem, or as a part of a group."""
+        """Which heads are computed together, and whether by a call on the whole problem or on a part of one group."""
         b, h, g, *_ = self.problem.shape
         calls: dict[Any, list[tuple[int, int]]] = {}
         for i, j in heads:
@@ -83,7 +83,7 @@ class Outputs:
         return [(isinstance(key, str), mine) for key, mine in calls.items()]
 
     def _together(self, heads: list[tuple[int, int]]) -> list[int]:
-        """These heads of one group, or all of it where what is prepared depends on the masks of all."""
+        """These heads of one group, or all of its heads where what is prepared depends on all their masks."""
         _, h, g, *_ = self.problem.shape
         if not any(x is not None and x.shape[1] > 1 for x in (self.problem.mask, self.problem.bias)):
             return [j for _, j in heads]
@@ -91,7 +91,7 @@ class Outputs:
         return list(range(group * (h // g), (group + 1) * (h // g)))
 
     def _by_blocks(self, choice: Choice, candidate: Candidate, heads: list[tuple[int, int]]) -> Array:
-        """The output with one preparation for all heads, of which only some are computed."""
+        """The output from one preparation for all heads, of which only some are computed."""
         budgets = np.zeros(self.problem.shape[:2], dtype=np.int64)
         mine = np.zeros(self.problem.shape[:2], dtype=bool)
         for i, j in heads:
@@ -101,7 +101,7 @@ class Outputs:
         return self.on_blocks(candidate, budgets, mine, self.problem)
 
     def _full(self, problem: Problem, candidate: Candidate | None, group: int | None) -> Array:
-        """The output of all heads, or of some of one group, whose number it is then; the edges are exact."""
+        """The output of all heads, or of some heads of one `group`. The first and last rows are computed exactly."""
         if candidate is None:
             return interval_attention(problem).out
         state = self.state(candidate) if group is None else candidate.prepare(problem, group)

@@ -1,6 +1,8 @@
 """Rows on which candidates are tried, and rows on which an output is checked."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from nlattn.arrays.typing import Array
 from nlattn.problem.problem import Problem
@@ -9,24 +11,42 @@ __all__ = ["Probe", "Sample"]
 
 
 class Sample(NamedTuple):
-    """Rows on which an output was checked."""
+    """Rows on which an output was checked.
 
-    index: Any
-    """Their numbers, a NumPy array (B, H, m)."""
+    Attributes
+    ----------
+    drawn : NumPy integer array, shape (B, H, m)
+        Which rows these are.
+    rows : Problem
+        The problem of these rows.
+    exact : array, shape (B, H, m, Ev)
+        Their exact output.
+    error : NumPy array, shape (B, H, m)
+        Squared row errors.
+    """
+
+    drawn: np.ndarray
     rows: Problem
     exact: Array
-    error: Any
-    """Squared row errors (B, H, m)."""
+    error: np.ndarray
 
 
 class Probe(NamedTuple):
-    """Rows on which candidates are tried."""
+    """Rows on which candidates are tried.
+
+    Attributes
+    ----------
+    rows : Problem
+        The problem of the rows that candidates compute.
+    numbers : NumPy integer array, or None
+        The blocks that the rows make up, if they are whole blocks.
+    stride : int
+        One in so many of the rows is compared with exact attention.
+    exact : array, shape (B, H, m, Ev)
+        The exact output of the rows that are compared.
+    """
 
     rows: Problem
-    """What is computed."""
-    numbers: Any
-    """The blocks that the rows make up, or None."""
-    every: int
-    """The distance of the rows that are compared."""
+    numbers: np.ndarray | None
+    stride: int
     exact: Array
-    """The exact output of these."""

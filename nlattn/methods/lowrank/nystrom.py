@@ -52,25 +52,27 @@ def nystrom_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     landmarks : int, default 64
-        Landmarks of the queries and of the keys, at least 1. From min(L, S) on the result is exact attention.
+        The number of landmarks of the queries and of the keys, at least 1. With min(L, S) or more the result is exact
+        attention.
     selection : {"segments", "random", "kmeans"}, default "segments"
-        Means of contiguous segments of nearly equal length (the first ones one shorter), a sample of the tokens, or
-        k-means centres that start from such a sample. Masked keys are left out.
+        Landmarks are the means of segments of consecutive tokens of nearly equal length (the first ones may be one
+        shorter), a sample of the tokens, or k-means centres that start from such a sample. Masked keys are left out.
     pinv : {"svd", "iter"}, default "svd"
-        "svd" drops the singular values below ``rcond`` times the largest, in float64. "iter" is the paper's
-        iteration, started for each matrix by itself: a smooth cut-off, not a pseudo-inverse; see Notes.
+        "svd" drops the singular values below ``rcond`` times the largest, in float64. "iter" is the iteration of the
+        paper, started for each matrix by itself. It cuts small singular values off smoothly and gives no
+        pseudo-inverse; see Notes.
     rcond : float, default 1e-3
-        In (0, 1). For "svd".
+        Between 0 and 1. Only for "svd".
     iterations : int, default 6
-        For "iter": 1 to 14, or 31 for float64 input. Beyond that rounding errors have grown past the result.
+        Only for "iter": 1 to 14, or to 31 for float64 input. With more, rounding errors outgrow the result.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis: boolean, or floating (-inf masks, finite values are log-weights).
         Where L = S, masked tokens are also left out of the query landmarks.
     is_causal : bool
-        Refused: landmarks pool future tokens, and the pseudo-inverse mixes them into all rows.
+        Refused, since landmarks pool future tokens, and the pseudo-inverse mixes them into all rows.
     scale : float, default E ** -0.5
     rng : None, int, SeedSequence or Generator, default None
-        For "random" and "kmeans".
+        Only for "random" and "kmeans".
     return_rank : bool, default False
         Also return the number of singular values that were kept.
     check_finite : bool, default True
@@ -78,9 +80,9 @@ def nystrom_attention(
     Returns
     -------
     out : array, shape (..., heads, L, Ev)
-        May leave the hull of the values: its weights can be negative and need not sum to 1.
+        It may leave the hull of the values: weights can be negative and need not sum to 1.
     rank : integer array, shape (..., heads)
-        With `return_rank`; for "iter" the number of landmarks in use, for exact attention min(L, S).
+        Only with `return_rank`. For "iter" the number of landmarks in use, for exact attention min(L, S).
 
     Raises
     ------
@@ -89,12 +91,14 @@ def nystrom_attention(
 
     Notes
     -----
-    Source: arXiv 2102.03902, without its learned convolution. Departures: the cut-off pseudo-inverse (one run to
-    convergence amplifies noise), uneven segments, masked means, and a start of the iteration that does not depend on
-    other heads or batch elements. More landmarks can make it worse where the core is ill-conditioned (seen on sharp
-    heads: error 0.6 at 64, 1.2 at 128): certify the output, and raise `rcond`. With E = I - A Z the iteration is
-    E <- (3 E^3 + E^4) / 4: a direction of singular value s is inverted only if s^2 is above about 3.25^-iterations of
-    |A|_1 |A|_inf. Bounds: ``pseudo_inverse_iteration``.
+    Source: arXiv 2102.03902, without its learned convolution. Departures: the pseudo-inverse is cut off (an iteration
+    that runs to convergence amplifies noise), segments may be uneven, means leave masked tokens out, and the start of
+    the iteration does not depend on other heads or batch elements.
+
+    More landmarks can make the error larger where the core is ill-conditioned: on sharp heads it was 0.6 with 64
+    landmarks and 1.2 with 128. Certify the output, and raise `rcond` there. With E = I - A Z for the core A, the step
+    of the iteration is E <- (3 E^3 + E^4) / 4, which inverts a direction of singular value s only if s^2 is above about
+    3.25^-iterations times |A|_1 |A|_inf. Bounds: ``pseudo_inverse_iteration``.
 
     Examples
     --------
@@ -122,10 +126,16 @@ def nystrom_attention(
 
 
 class _State(NamedTuple):
-    """Key landmarks and what they stand for.
+    """Key landmarks, and the values that they stand for.
 
-    key (B, G, m, E); value (B, H, m, Ev), what the pseudo-inverse makes of the values; bias (B, G, m), -inf for
-    landmarks that are not in use; rank (B, H).
+    Attributes
+    ----------
+    key : array, shape (B, G, m, E)
+    value : array, shape (B, H, m, Ev)
+        The pseudo-inverse of the core times the exact outputs of the query landmarks.
+    bias : array, shape (B, G, m)
+        -inf for landmarks that are not in use, otherwise 0.
+    rank : integer array, shape (B, H)
     """
 
     key: Array
@@ -172,11 +182,11 @@ class Nystrom(Method[_State]):
 
     @property
     def claims(self) -> Record:
-        """Only segments are not drawn."""
+        """Landmarks by segments draw nothing."""
         return replace(self.record, deterministic=self.selection == "segments")
 
     def check(self, problem: Problem) -> None:
-        """Refuse iterations whose rounding errors have grown past the result."""
+        """Refuse so many iterations that their rounding errors would outgrow the result."""
         most = math.floor(-math.log(problem.xp.finfo(problem.accumulator).eps / 2) / math.log(3.25))
         if self.pinv == "iter" and self.iterations > most:
             raise ValueError(
@@ -188,32 +198,32 @@ class Nystrom(Method[_State]):
         """The landmarks, the exact attention of the query landmarks, and what joins both."""
         xp, dtype = problem.xp, problem.accumulator
         b, h, _, _, s = problem.shape
-        q, q_used, k, k_used = SELECTIONS[self.selection](problem, self.landmarks, rng)
-        q_few, k_few = (xp.astype(x, dtype, copy=False) for x in (q, k))
-        # The right factor is the query landmarks' exact attention over all keys.
+        found = SELECTIONS[self.selection](problem, self.landmarks, rng)
+        query, key = (xp.astype(x, dtype, copy=False) for x in (found.query, found.key))
+        # The right factor is the exact attention of the query landmarks over all keys.
         edge = xp.full((b, h, self.landmarks), s, dtype=xp.int64, device=problem.start.device)
-        own = xp.astype(q_few, problem.query.dtype, copy=False)
+        own = xp.astype(query, problem.query.dtype, copy=False)
         right = interval_attention(replace(problem, query=own, start=xp.zeros_like(edge), stop=edge)).out
         # The core and what it joins, in float64, for each head by itself.
         rcond = None if self.pinv == "iter" else self.rcond
         joined, rank = over_matrices(
-            q_few,
-            repeat_heads(k_few, h),
-            q_used,
-            repeat_heads(k_used, h),
+            query,
+            repeat_heads(key, h),
+            found.query_used,
+            repeat_heads(found.key_used, h),
             right,
             function=partial(join_factors, scale=problem.scale, rcond=rcond, iterations=self.iterations),
         )
-        bias = xp.where(k_used, xp.zeros_like(k_few[..., 0]), -xp.inf)
-        return _State(k_few, joined, bias, rank)
+        bias = xp.where(found.key_used, xp.zeros_like(key[..., 0]), -xp.inf)
+        return _State(key, joined, bias, rank)
 
     def apply(self, state: _State, rows: Problem) -> Array:
-        """Attention of the rows over the landmarks, and the values that these stand for."""
+        """Attention of the rows over the key landmarks with the values that they stand for."""
         return attend_to_landmarks(rows, state.key, state.value, state.bias)
 
 
 def _rank(problem: Problem, state: _State | None) -> Array:
-    """The rank of each head: that of exact attention has as many landmarks as tokens."""
+    """The rank of each head; for exact attention the number of queries or of keys, whichever is smaller."""
     if state is not None:
         return state.rank
     b, h, _, length, s = problem.shape

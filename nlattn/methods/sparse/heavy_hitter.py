@@ -46,20 +46,20 @@ def heavy_hitter_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     heavy : int, default 128
-        Keys that all queries of a head see as far as they may, at least 1. From S on it is exact attention.
+        Keys that all queries of a head see as far as they may, at least 1. With S or more it is exact attention.
     window : int, default 128
-        As in `streaming_attention`. A heavy key within the window of a query counts once.
+        As in `streaming_attention`. A heavy key inside the window of a query counts once.
     rows : int, default 256
-        Query rows, drawn without replacement, from which attention is summed up over columns, without bias; from L on
-        all of them, and nothing is random.
+        Query rows whose attention to each key is summed up. They are drawn without replacement; with L or more all
+        rows are taken, and nothing is random.
     variant : {"nlattn", "paper"}, default "nlattn"
-        Which keys are heavy. "nlattn": those with the most attention from outside the windows. "paper": with the most
-        attention, also that which the window holds anyway.
+        Which keys are heavy. "nlattn": those with the most attention from queries whose windows do not hold them.
+        "paper": those with the most attention from all queries.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis.
     is_causal, scale, check_finite
-        As for `exact_attention`. Sums over columns look ahead: past outputs depend on future queries and keys, though
-        not on future values.
+        As for `exact_attention`. The choice of heavy keys looks ahead: past outputs depend on future queries and keys,
+        though not on future values.
     rng : None, int, SeedSequence or Generator, default None
     return_lse : bool, default False
         Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the keys that were met.
@@ -71,12 +71,13 @@ def heavy_hitter_attention(
     Notes
     -----
     Source: arXiv 2306.14048, which evicts keys from a cache one by one while it generates; here the sums are those of
-    its prefill, of all queries. With `rows` >= L the default holds the most softmax mass, summed over the rows, that a
-    window and `heavy` fixed keys can hold; on real layers its error was between 3 % above and 19 % below that of the
-    plain sums, and sums divided by the number of queries that may see a key were worse than either. A query that meets
-    no key that way, as masks or causality hide them all, attends to the newest key that it may see. Gradients are those
-    at a fixed choice. Costs rows S E multiplications for the choice.
-    Bounds: ``kept_columns``, ``dropped_mass_identity``.
+    its prefill, over all queries. With `rows` >= L the default holds the most softmax mass, summed over the rows, that
+    a window and `heavy` keys common to all rows can hold. On real layers its error was between 3 % above and 19 % below
+    that of "paper", and sums divided by the number of queries that may see a key were worse than either.
+
+    A query to which masks or causality leave no such key attends to the newest key that it may see. Gradients take the
+    choice as constant. The choice costs rows S E multiplications. Bounds: ``kept_columns``,
+    ``dropped_mass_identity``.
 
     Examples
     --------
@@ -135,7 +136,7 @@ class HeavyHitter(Method[ChosenKeys]):
     variant: Variant = "nlattn"
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> ChosenKeys:
-        """Sum attention over the columns of drawn rows, and choose."""
+        """Sum the attention of drawn rows to each key, and choose the heaviest keys."""
         xp = problem.xp
         b, h, g, length, _ = problem.shape
         sample = problem

@@ -1,4 +1,4 @@
-"""HyperAttention: blocks of neighbours, and a uniform sample of the other keys."""
+"""HyperAttention: blocks of similar keys, and a uniform sample of the others."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,21 +50,22 @@ def hyper_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     bucket_size : int, default 256
-        Keys of a block, at least 1. From S on the result is exact attention.
+        Keys of a block, at least 1. With S or more the result is exact attention.
     samples : int, default 256
-        Keys drawn for each key head with replacement, at least 1, which all its queries share.
+        Keys drawn with replacement for each key head, at least 1. All queries of that head share them.
     sampling : {"uniform", "values"}, default "uniform"
-        With which probability keys are drawn: equal, or half of it in proportion to the squared norm of the value.
+        With which probabilities keys are drawn. "uniform": with equal ones. "values": with the mean of equal ones and
+        ones in proportion to the squared norms of the values.
     bits : int, default 7
-        Hyperplanes of the hash, 1 to 62.
+        The number of hyperplanes of the hash, 1 to 62.
     variant : {"nlattn", "paper"}, default "nlattn"
-        "paper": hash queries and keys as they are, and pair blocks by rank; see Notes.
+        With "paper" queries and keys are hashed as they are, and blocks are paired by rank; see Notes.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis: boolean, or floating (-inf masks, finite values are log-weights).
     is_causal : bool, default False
-        By recursive halving: exact within stretches of at most ``2 * (bucket_size + samples)`` keys; between the halves
-        of longer stretches, the later queries meet the earlier keys, with budgets of their own on each level. Future
-        keys and values have no influence; which block a query meets may depend on later queries.
+        Works by recursive halving. Attention is exact within stretches of at most ``2 * (bucket_size + samples)`` keys;
+        between the halves of longer stretches, the later queries meet the earlier keys, with the full budgets on each
+        level. Future keys and values have no influence, but which block a query meets may depend on later queries.
     scale : float, default E ** -0.5
     rng : None, int, SeedSequence or Generator, default None
     return_lse : bool, default False
@@ -81,19 +82,20 @@ def hyper_attention(
     Queries and keys are sorted by the Gray rank of their hyperplane codes and cut into blocks. The keys of a row's
     block have weight ``exp(score)``; a drawn key of probability p has ``exp(score) / (samples p)``, or 0 if it is in
     the row's block. For a given hash, numerator and denominator of the softmax are both unbiased; their ratio is not.
-    Costs L (bucket_size + samples) (E + Ev), and sorting; causal, that for each level.
-    At the defaults errors were 0.09 to 0.5 on layers of MiniLM, DINOv2 and Whisper, 0.19 to 1.3 on SmolLM2: certify.
+    The cost is L (bucket_size + samples) (E + Ev) multiplications and sorting, with causality for each level.
+    At the default budgets relative errors were 0.09 to 0.5 on layers of MiniLM, DINOv2 and Whisper, and 0.19 to 1.3 on
+    layers of SmolLM2, so certify the output.
 
-    Bounds, given the hash, of what is between two halves or not causal: for the normalisers ``normaliser_mean``,
-    ``normaliser_variance``, ``normaliser_variance_limit``, ``normaliser_deviation`` and ``normaliser_perturbation``;
-    for the outputs ``ratio_identity``, ``ratio_variance`` and ``ratio_error``; and ``sampled_attention_spectral`` for
-    exact normalisers and no blocks.
+    Bounds hold for a given hash, and with causality for what the queries of one half meet in the other. They are
+    ``normaliser_mean``, ``normaliser_variance``, ``normaliser_variance_limit``, ``normaliser_deviation`` and
+    ``normaliser_perturbation`` for the normalisers, ``ratio_identity``, ``ratio_variance`` and ``ratio_error`` for the
+    outputs, and ``sampled_attention_spectral`` where normalisers are exact and there are no blocks.
 
     Source: arXiv 2310.05869. Departures from its official code: the sort follows the inverse Gray map (the map itself,
-    which the code uses, does not make neighbours differ by one bit), samples in a row's own block never count twice,
-    lengths need not divide. Further ones unless ``variant="paper"``: queries and keys are hashed about their own means,
-    and a block of queries meets the keys with the code of its middle row rather than those of its rank, which matters
-    where queries and keys have different distributions.
+    which that code uses, does not make neighbours differ by one bit), samples in a row's own block never count twice,
+    and block sizes need not divide lengths. There are two more unless ``variant="paper"``: queries and keys are hashed
+    after their means are subtracted, and a block of queries meets the keys with the code of its middle row rather than
+    those of its rank, which matters where queries and keys have different distributions.
 
     Examples
     --------
@@ -167,11 +169,11 @@ class Hyper(Method[Halves[BlocksAndSamples | None]]):
 
     @property
     def claims(self) -> Record:
-        """With probabilities that depend on the values the output is not linear in them."""
+        """If the probabilities depend on the values, the output is not linear in them."""
         return replace(self.record, linear=self.sampling == "uniform")
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
-        """Hash, sort and draw: once, or for each level of the causal form."""
+        """Hash, sort and draw, once or for each level of the causal form."""
         b, _, g, _, _ = problem.shape
         choose = partial(
             choose_blocks_and_samples,
@@ -182,15 +184,16 @@ class Hyper(Method[Halves[BlocksAndSamples | None]]):
             importance=_half_by_values if self.sampling == "values" else None,
             paper=self.variant == "paper",
         )
-        # Where a half has no more keys than a row meets, all of them cost no more than the approximation.
+        # A half with no more keys than a row would meet in it costs no more when it is met exactly.
         return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
 
     def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
-        """Blocks and samples, and exact stretches where causal."""
+        """Attention to blocks and samples, and with causality to exact stretches."""
         return attend_to_halves(rows, state, attend_to_blocks_and_samples)
 
 
 def _half_by_values(value: Array, count: Array) -> Array:
+    """Half of the probability in equal parts, and half in proportion to the squared norms of the values."""
     xp = array_namespace(value)
     squares = squared_norms(value)
     total = xp.sum(squares, axis=-1, keepdims=True)

@@ -1,4 +1,4 @@
-"""KDEformer: blocks of neighbours, and keys drawn by the norms of their values."""
+"""KDEformer: blocks of similar keys, and keys drawn by the norms of their values."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -48,18 +48,18 @@ def kdeformer_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     bucket_size : int, default 64
-        Keys of a block, at least 1. From S on the result is exact attention.
+        Keys of a block, at least 1. With S or more the result is exact attention.
     samples : int, default 256
-        Keys drawn for each key head with replacement, at least 1, which all its queries share.
+        Keys drawn with replacement for each key head, at least 1. All queries of that head share them.
     bits : int, default 7
-        Hyperplanes of the hash, 1 to 62.
+        The number of hyperplanes of the hash, 1 to 62.
     variant : {"nlattn", "paper"}, default "nlattn"
-        "paper": the probabilities of the official code, hash queries and keys as they are, and pair blocks by rank;
-        see Notes.
+        With "paper" probabilities are those of the official code, queries and keys are hashed as they are, and blocks
+        are paired by rank; see Notes.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis: boolean, or floating (-inf masks, finite values are log-weights).
     is_causal : bool, default False
-        By recursive halving, as in `hyper_attention`.
+        Works by recursive halving, as in `hyper_attention`.
     scale : float, default E ** -0.5
     rng : None, int, SeedSequence or Generator, default None
     return_lse : bool, default False
@@ -73,21 +73,22 @@ def kdeformer_attention(
 
     Notes
     -----
-    `hyper_attention` with other probabilities: key l of S is drawn in proportion to the norm of ``(v_l / s, 1)``, s the
-    root mean square norm of the values. That does not depend on the unit of the values, and no key has less than
-    ``1 / (2^(1/2) S)``: the weights of samples are at most ``2^(1/2) S / samples``. The official code instead takes
-    ``|(v_l, 1)| / lambda + 1 / S``, lambda the largest eigenvalue of the Gram matrix of the rows (v_l, 1), which mixes
-    a norm with a squared norm.
-    At the defaults errors were 0.1 to 0.6 on layers of MiniLM, DINOv2 and Whisper, 0.13 to 1.4 on SmolLM2: certify.
+    This is `hyper_attention` with other probabilities: key l of S is drawn in proportion to the norm of
+    ``(v_l / s, 1)``, where s is the root mean square norm of the values. That does not depend on the unit of the
+    values, and as no probability is below ``1 / (2^(1/2) S)``, the weights of samples are at most ``2^(1/2) S /
+    samples``. The official code takes ``|(v_l, 1)| / lambda + 1 / S`` instead, with the largest eigenvalue lambda of
+    the Gram matrix of the rows (v_l, 1), which mixes a norm with a squared norm. At the default budgets relative errors
+    were 0.1 to 0.6 on layers of MiniLM, DINOv2 and Whisper, and 0.13 to 1.4 on layers of SmolLM2, so certify the
+    output.
 
-    Bounds, given the hash, of what is between two halves or not causal: for the normalisers ``normaliser_mean``,
-    ``normaliser_variance``, ``normaliser_variance_limit``, ``normaliser_deviation`` and ``normaliser_perturbation``;
-    for the outputs ``ratio_identity``, ``ratio_variance`` and ``ratio_error``; and ``sampled_attention_spectral`` for
-    exact normalisers and no blocks.
+    Bounds hold for a given hash, and with causality for what the queries of one half meet in the other. They are
+    ``normaliser_mean``, ``normaliser_variance``, ``normaliser_variance_limit``, ``normaliser_deviation`` and
+    ``normaliser_perturbation`` for the normalisers, ``ratio_identity``, ``ratio_variance`` and ``ratio_error`` for the
+    outputs, and ``sampled_attention_spectral`` where normalisers are exact and there are no blocks.
 
-    Source: arXiv 2302.02451, its practical algorithm; the kernel density estimator of its theorems is not used.
-    Departures from its official code: scores are shifted by their maximum before the exponential, which overflows
-    otherwise; the inverse Gray map; lengths need not divide.
+    Source: the practical algorithm of arXiv 2302.02451; the kernel density estimator of its theorems is not used.
+    Departures from its official code: scores are shifted by their maximum before the exponential, which would overflow
+    otherwise; the sort follows the inverse Gray map; block sizes need not divide lengths.
 
     Examples
     --------
@@ -159,7 +160,7 @@ class KDEformer(Method[Halves[BlocksAndSamples | None]]):
         check_integer("bits", self.bits, most=62, why="the bits of an int64")
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
-        """Hash, sort and draw: once, or for each level of the causal form."""
+        """Hash, sort and draw, once or for each level of the causal form."""
         b, _, g, _, _ = problem.shape
         choose = partial(
             choose_blocks_and_samples,
@@ -170,16 +171,16 @@ class KDEformer(Method[Halves[BlocksAndSamples | None]]):
             importance=_official if self.variant == "paper" else _relative_norms,
             paper=self.variant == "paper",
         )
-        # Where a half has no more keys than a row meets, all of them cost no more than the approximation.
+        # A half with no more keys than a row would meet in it costs no more when it is met exactly.
         return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
 
     def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
-        """Blocks and samples, and exact stretches where causal."""
+        """Attention to blocks and samples, and with causality to exact stretches."""
         return attend_to_halves(rows, state, attend_to_blocks_and_samples)
 
 
 def _relative_norms(value: Array, count: Array) -> Array:
-    """The norms of the rows (v / s, 1)."""
+    """The norms of the rows (v / s, 1), where s is the root mean square norm of the values."""
     xp = array_namespace(value)
     squares = squared_norms(value)
     mean = xp.sum(squares, axis=-1, keepdims=True) / xp.astype(xp.clip(count, 1, None), xp.float64)[..., None]
@@ -187,7 +188,7 @@ def _relative_norms(value: Array, count: Array) -> Array:
 
 
 def _official(value: Array, count: Array) -> Array:
-    """|(v, 1)| / lambda + 1 / S; masked values are 0, and S and lambda count what is not masked."""
+    """|(v, 1)| / lambda + 1 / S, where masked values are 0 and count neither in S nor in lambda."""
     xp = array_namespace(value)
     wide, size = xp.astype(value, xp.float64), xp.astype(xp.clip(count, 1, None), xp.float64)[..., None]
     sums = xp.sum(wide, axis=2)[..., None, :]

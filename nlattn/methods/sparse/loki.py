@@ -8,11 +8,11 @@ import numpy as np
 from nlattn.arrays.guards import exp_weights, log_mass, nonzero
 from nlattn.arrays.host import stop_gradient
 from nlattn.arrays.typing import Array
-from nlattn.attend.own_keys import attend_to, stacked
+from nlattn.attend.own_keys import attend_to
 from nlattn.kernels.choose_largest import choose_largest
 from nlattn.methods.method import Method, run
 from nlattn.methods.record import Budget, Record, Sizes
-from nlattn.problem.partials import Partial, merge_partials
+from nlattn.problem.partials import Partial, concat_rows, merge_partials
 from nlattn.problem.problem import Problem
 from nlattn.problem.scores import hide, products, row_tiles
 from nlattn.select.largest_scores import are_chosen
@@ -49,14 +49,17 @@ def loki_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     top_k : int, default 256
-        At least 1. From S on it is exact attention.
+        At least 1. With S or more it is exact attention.
     rank : int, default 16
-        At least 1. From E on all scores are exact: `topk_attention`, or exact attention if `form` is "fused".
+        At least 1. With E or more all scores are exact, and the result is that of `topk_attention`, or exact attention
+        if `form` is "fused".
     form : {"selected", "fused"}, default "selected"
-        What the other keys contribute: nothing, or their share of one softmax by their approximate scores.
+        What the other keys contribute. "selected": nothing. "fused": their share of a common softmax, in which their
+        scores are the approximate ones.
     basis : {"balanced", "keys"}, default "balanced"
-        "keys": the principal directions of the keys of a head, as in the paper. "balanced": those in which the scores
-        of the queries of a head are approximated best, in the least squares sense.
+        In which directions scores are approximated. "balanced": those in which the scores of the queries of a head are
+        approximated best, in the sense of least squares. "keys": the principal directions of the keys of a head, as in
+        the paper.
     attn_mask, is_causal, scale, check_finite
         As for `exact_attention`. The basis looks ahead: past outputs depend on future queries and keys, though not on
         future values.
@@ -70,13 +73,16 @@ def loki_attention(
     Notes
     -----
     Source: arXiv 2406.02542, which takes the directions from other texts. On four layers of SmolLM2 (lengths 2048 and
-    8192), 256 keys and rank 16, "balanced" left errors of 0.044, 0.023, 0.048 and 0.010, at most 1.6 times those of
-    exact scores, where "keys" left 0.079, 0.85, 0.23 and 0.74; with "fused" they were 0.023, 0.006, 0.014 and 0.006. On
-    MiniLM, DINOv2 and Whisper, where 256 keys do not hold the mass, 0.03 to 0.22 became 0.001 to 0.04 by "fused".
-    Scores are those of the keys less their mean, which adds the same number to all scores of a query. With "keys" such
-    a score is off by at most ``scale |q - q'| |k - k'|``, q' and k' being projections. Of equal scores the
-    first key is chosen. Gradients are those at a fixed choice and basis. Costs L S rank multiplications and a selection
-    from S numbers for each query, "fused" L S (rank + Ev): less than exact attention, but as quadratic.
+    8192) with 256 keys and rank 16, the relative errors of "balanced" were 0.044, 0.023, 0.048 and 0.010, at most 1.6
+    times those with exact scores; those of "keys" were 0.079, 0.85, 0.23 and 0.74, and those of "balanced" with "fused"
+    0.023, 0.006, 0.014 and 0.006. On MiniLM, DINOv2 and Whisper, where 256 keys do not hold the mass, "fused" reduced
+    errors of 0.03 to 0.22 to 0.001 to 0.04.
+
+    Scores are approximated for the keys less their mean, which changes all scores of a query by the same number. With
+    "keys" such a score is off by at most ``scale |q - q'| |k - k'|``, where q' and k' are the projections of q and k.
+    Where scores are equal, the key that comes first is chosen. Gradients take the choice and the basis as constant. The
+    cost is L S rank multiplications, or L S (rank + Ev) for "fused", and a selection from S numbers for each query:
+    less than that of exact attention, but quadratic as well.
     Bounds: ``projected_scores`` (for "keys"), ``selected_score``, ``selected_mass``, ``dropped_mass_identity``.
 
     Examples
@@ -104,13 +110,19 @@ def loki_attention(
 
 
 class _State(NamedTuple):
-    """What scores of a few dimensions are made of.
+    """What the scores in a few dimensions are made of, for X heads or groups.
 
-    left (B, X, E, r) is what queries are multiplied by, or None for exact scores; key (B, X, S, r) the keys in the same
-    basis; mean (B, G, 1, E) that of the keys.
+    Attributes
+    ----------
+    query_side : array, shape (B, X, E, r), or None
+        What queries are multiplied by; None for exact scores.
+    key : array, shape (B, X, S, r)
+        The keys in the same basis.
+    mean : array, shape (B, G, 1, E), or None
+        The mean of the keys.
     """
 
-    left: Array | None
+    query_side: Array | None
     key: Array
     mean: Array | None
 
@@ -124,7 +136,7 @@ class Loki(Method[_State]):
         family="sparse",
         paper="2406.02542",
         principle="the keys with the largest scores in a few dimensions",
-        # Selecting from a score costs about as much as 128 multiplications.
+        # To select from scores costs about as much as 128 multiplications for each of them.
         cost=lambda n, top_k, rank: (
             n.L * n.S * (rank + 128) + n.L * top_k * (n.E + n.Ev) + (n.L + n.S) * n.E * (n.E + rank)
         ),
@@ -151,11 +163,11 @@ class Loki(Method[_State]):
 
     @property
     def claims(self) -> Record:
-        """Where approximate scores enter the output, its gradient misses that of the basis."""
+        """Where approximate scores enter the output, its gradient lacks the part that comes from the basis."""
         return replace(self.record, differentiable=self.form == "selected")
 
     def is_exact(self, sizes: Sizes) -> bool:
-        """With all keys, or with all keys by exact scores."""
+        """With all keys chosen, or with exact scores for those that are not."""
         return super().is_exact(sizes) or (self.form == "fused" and self.rank >= sizes.E)
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
@@ -166,14 +178,14 @@ class Loki(Method[_State]):
         key = xp.astype(key, problem.accumulator, copy=False)
         if self.rank >= e:
             return _State(None, key, None)
-        left, right, mean = BASES[self.basis](problem, self.rank)
-        b, x, _, _ = right.shape
+        basis = BASES[self.basis](problem, self.rank)
+        b, x, _, _ = basis.key_side.shape
         g = key.shape[1]
-        few = (key - mean)[:, :, None, :, :] @ xp.reshape(right, (b, g, x // g, e, self.rank))
-        return _State(left, xp.reshape(few, (b, x, s, self.rank)), mean)
+        few = (key - basis.mean)[:, :, None, :, :] @ xp.reshape(basis.key_side, (b, g, x // g, e, self.rank))
+        return _State(basis.query_side, xp.reshape(few, (b, x, s, self.rank)), basis.mean)
 
     def apply(self, state: _State, rows: Problem) -> Partial:
-        """Tiles of rows: approximate scores, a choice, attention over it, and over the others if they have a share."""
+        """For a tile of rows at a time: approximate scores, a choice, and attention over the keys by both."""
         parts = []
         for tile in row_tiles(rows):
             scores = self._scores(state, tile)
@@ -182,17 +194,20 @@ class Loki(Method[_State]):
             if self.form == "fused":
                 part = merge_partials(part, _others(tile, scores, values, index))
             parts.append(part)
-        return stacked(rows.xp, parts)
+        return concat_rows(parts)
 
     def _scores(self, state: _State, tile: Problem) -> Array:
-        """Approximate scores of a tile, -inf where hidden; where they are only compared, less a number for each row."""
+        """The approximate scores of a tile, and -inf where a row does not see a key.
+
+        For "selected" they are only compared with each other: they may be off by a number that is the same for a row.
+        """
         fused = self.form == "fused"
         query = tile.query if fused else stop_gradient(tile.query)
         query = tile.xp.astype(query, tile.accumulator, copy=False) * tile.scale
         key = state.key[:, :, : tile.key.shape[2], :]
-        if state.left is None:
+        if state.query_side is None:
             return hide(tile, products(tile, query, key))
-        scores = products(tile, products(tile, query, tile.xp.matrix_transpose(state.left)), key)
+        scores = products(tile, products(tile, query, tile.xp.matrix_transpose(state.query_side)), key)
         if fused and state.mean is not None:
             scores = scores + products(tile, query, state.mean)
         return hide(tile, scores)

@@ -10,7 +10,7 @@ from nlattn.arrays.host import concrete_or
 from nlattn.arrays.random import children
 from nlattn.arrays.rows import unit_rows
 from nlattn.arrays.typing import Array, RngLike
-from nlattn.attend.equal_codes import attend_to_equal_codes
+from nlattn.attend.equal_codes import Hashed, attend_to_equal_codes
 from nlattn.attend.newest_key import newest_key, with_newest_key
 from nlattn.attend.rounds import attend_in_rounds
 from nlattn.kernels.hash_codes import hash_codes
@@ -27,8 +27,9 @@ __all__ = ["Reformer", "reformer_attention"]
 Multiplicity = Literal["unique", "sum", "ht"]
 Variant = Literal["nlattn", "paper"]
 
-#: Above so many buckets a hash is a product of two, whose cost grows with the square root of their number.
-PRODUCT = 128
+#: The largest number of buckets of a single hash. With more the hash is a product of two, whose cost grows with the
+#: square root of the number of buckets instead of the number.
+SINGLE_HASH_BUCKETS = 128
 
 
 def reformer_attention(
@@ -48,7 +49,7 @@ def reformer_attention(
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """Exact attention over keys in the same or the preceding block of a sequence sorted by hash codes, several times.
+    """Exact attention over the keys in the same or the preceding block of a sequence sorted by hash codes, in rounds.
 
     Parameters
     ----------
@@ -56,62 +57,66 @@ def reformer_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     bucket_size : int, default 64
-        Keys of a block, at least 1; there are about as many buckets as blocks. From S on every key is met, and without
-        `shared_qk` the result is exact attention.
+        Keys of a block, at least 1; there are about as many buckets as blocks. With S or more every key is met, and
+        without `shared_qk` the result is exact attention.
     rounds : int, default 4
-        Hashes, each with blocks of its own.
+        The number of hashes, each of which makes blocks of its own.
     multiplicity : {"unique", "sum", "ht"}, default "unique" ("sum" for the variant "paper")
-        What a key counts that a query meets in c of the R rounds: once; c times; or, "ht", c / (R p) times, p the
-        probability of equal codes for the two, which makes both sums of the softmax unbiased (Horvitz-Thompson). For
-        "ht" queries meet all keys of equal code, however many, instead of blocks: dearer, and for study.
+        How often a key counts that a query meets in c of the R rounds. "unique": once. "sum": c times. "ht": c / (R p)
+        times, where p is the probability that the two have equal codes, which makes numerator and denominator of the
+        softmax unbiased (Horvitz-Thompson). For "ht" queries meet all keys of equal code, however many there are,
+        instead of blocks; that costs more, and is meant for study.
     shared_qk : bool, default False (True for the variant "paper")
-        Queries are keys: `key` must equal `query`, is scaled to unit length, and a token attends to itself only if it
-        finds nothing else. The score of i and j is ``scale * q_i.q_j / |q_j|``.
+        Whether queries are keys. Then `key` must equal `query` and is scaled to unit length, and a token attends to
+        itself only if it finds nothing else. The score of i and j is ``scale * q_i.q_j / |q_j|``.
     variant : {"nlattn", "paper"}, default "nlattn"
-        "paper": the other defaults above, and hash vectors as they are instead of about their mean, as its official
-        code does.
+        With "paper" `multiplicity` and `shared_qk` have the other defaults above, and vectors are hashed as they are
+        instead of after their mean is subtracted, as in the official code.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis: boolean, or floating (-inf masks, finite values are log-weights).
     is_causal : bool, default False
-        Later keys are masked; which earlier ones a query meets depends on later ones. Without `shared_qk`, each query
-        also sees the newest key that it may see, its own unless masked.
+        Later keys are masked, but which earlier keys a query meets depends on later ones. Without `shared_qk`, each
+        query also sees the newest key that it may see, which is its own unless that is masked.
     scale : float, default E ** -0.5
-        For `shared_qk`, 1.0 gives scores q_i.q_j / |q_j|.
+        With `shared_qk`, 1.0 gives the scores q_i.q_j / |q_j|.
     rng : None, int, SeedSequence or Generator, default None
     return_lse : bool, default False
-        Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the keys that were met; for
-        "ht" its estimate over all keys.
+        Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the keys that were met, or
+        for "ht" an estimate of that over all keys.
     check_finite : bool, default True
 
     Returns
     -------
     out : array, shape (..., heads, L, Ev)
-        Convex combinations of the values. A query that may see keys and meets none has the value at its own place, or
-        the nearest before it that is not masked.
+        Convex combinations of the values. A query that may see keys but meets none gets the value at its own position,
+        or the last one before it that is not masked.
 
     Raises
     ------
     ValueError
-        For `shared_qk`, if key is not query.
+        With `shared_qk`, if key is not equal to query.
     NotImplementedError
-        For `shared_qk`, if there are not as many keys as queries.
+        With `shared_qk`, if there are not as many keys as queries.
 
     Notes
     -----
-    Codes are those of the cross-polytope hash, above 128 buckets a product of two. Queries and keys get the same
-    rotations and are sorted separately, equal codes by position. A block of queries meets the block of keys in which
-    its middle code stands, and the one before it in the same round, the last one for the first. With `shared_qk` these
-    are its own block and the one before.
-    By "unique" the result is the softmax over the union of the keys that are met: with m the softmax mass outside, its
-    error is m times the distance between the means over these keys and the others, and m never rises with `rounds`
-    for given hashes. By "sum" the weights are c exp(score), which favours similar keys however many rounds there are.
-    Costs 2 rounds L bucket_size (E + Ev), and hashing and sorting. Bounds: ``dropped_mass`` and
+    Codes are those of the cross-polytope hash, or of a product of two such hashes for more than 128 buckets. Queries
+    and keys get the same rotations and are sorted separately, those with equal codes by position. A block of queries
+    meets the block of keys in which its middle code stands, and the block before that in the same round; before the
+    first block stands the last one. With `shared_qk` these are its own block and the one before.
+
+    By "unique" the result is the softmax over the union of the keys that are met: if m is the softmax mass of the
+    others, its error is m times the distance between the means over both sets, and m never rises with `rounds` for
+    given hashes. By "sum" the weights are c exp(score), which favours similar keys however many rounds there are. The
+    cost is 2 rounds L bucket_size (E + Ev) multiplications, hashing and sorting. Bounds: ``dropped_mass`` and
     ``dropped_mass_identity`` for "unique", ``cross_polytope_collision`` for "ht".
 
-    At the defaults errors were 0.13 to 0.34 on layers of MiniLM, DINOv2 and Whisper, and 1 to 2 on SmolLM2: certify.
+    At the default budgets relative errors were 0.13 to 0.34 on layers of MiniLM, DINOv2 and Whisper, and 1 to 2 on
+    layers of SmolLM2, so certify the output.
 
-    Source: arXiv 2001.04451. Departures from its official code: "unique"; separate queries and keys; hashing about the
-    mean, since a common offset puts all into few buckets; rounds that do not look back into each other.
+    Source: arXiv 2001.04451. Departures from its official code: "unique"; queries that are no keys; hashing after the
+    mean is subtracted, since a common offset puts all vectors into few buckets; and rounds that do not look back into
+    each other.
 
     Examples
     --------
@@ -136,21 +141,11 @@ def reformer_attention(
     )
 
 
-class _Hashed(NamedTuple):
-    """Queries (B, H, L, E) and keys (B, G, S, E) as they were hashed, and their codes (B, H, R, L) and (B, K, R, S)."""
-
-    query: Array
-    key: Array
-    row_codes: Array
-    key_codes: Array
-    factors: tuple[int, ...]
-
-
 class _State(NamedTuple):
-    """The pairs of blocks of each round; for "ht" the codes, of which all equal ones meet."""
+    """The pairs of blocks of each round, or for "ht" the codes: then all queries and keys of equal code meet."""
 
     pairings: list[Pairing]
-    hashed: _Hashed | None
+    hashed: Hashed | None
 
 
 @dataclass(frozen=True)
@@ -196,22 +191,22 @@ class Reformer(Method[_State]):
         return self.variant == "paper" if self.shared_qk is None else bool(self.shared_qk)
 
     def counts(self, s: int) -> Multiplicity:
-        """What a key counts that meets a query in several rounds; one block that holds all S keys needs one round."""
+        """How often a key counts that meets a query in several rounds; a block of all s keys makes that one round."""
         if self.bucket_size >= s:
             return "unique"
         return self.multiplicity or ("sum" if self.variant == "paper" else "unique")
 
     def is_exact(self, sizes: Sizes) -> bool:
-        """Queries that are keys, of unit length and without themselves, are not what exact attention is of."""
+        """Where queries are keys, the result differs from exact attention at any budget."""
         return super().is_exact(sizes) and not self.shares
 
     def check(self, problem: Problem) -> None:
-        """Refuse another key than the query where queries are keys."""
+        """Refuse a key that is not the query where queries are keys."""
         if self.shares:
             _check_shared(problem)
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
-        """Hash and sort, round by round."""
+        """Hash and sort in each round."""
         keys = valid_keys(problem)
         hashed = self._hashed(problem, keys, rng)
         if self.counts(problem.key.shape[2]) == "ht":
@@ -223,7 +218,7 @@ class Reformer(Method[_State]):
         return _State([pair_blocks(*codes, keys, self.bucket_size) for codes in zip(ours, theirs, strict=True)], None)
 
     def apply(self, state: _State, rows: Problem) -> Partial:
-        """Blocks and the blocks before them, round by round; or all keys of equal code."""
+        """Attention to blocks and the blocks before them, round by round, or for "ht" to all keys of equal code."""
         xp = rows.xp
         b, _, _, _, s = rows.shape
         keys, multiplicity = valid_keys(rows), self.counts(s)
@@ -231,15 +226,15 @@ class Reformer(Method[_State]):
             own = xp.astype(keys.key, rows.accumulator, copy=False)
             keys = keys._replace(key=unit_rows(own)[0])
         newest = newest_key(rows, keys, rows.position + 1 if self.shares else rows.stop)
-        places = xp.arange(s, dtype=rows.start.dtype, device=rows.start.device)
-        places = xp.broadcast_to(places, (b, keys.heads, s))
+        positions = xp.arange(s, dtype=rows.start.dtype, device=rows.start.device)
+        positions = xp.broadcast_to(positions, (b, keys.heads, s))
         barred, initial = None, None
         if self.shares:
-            barred = rows.position, places
+            barred = rows.position, positions
         elif rows.is_causal:
-            barred, initial = (newest.place, places), newest.part()
+            barred, initial = (newest.position, positions), newest.part()
         if state.hashed is not None:
-            part = attend_to_equal_codes(rows, keys, *state.hashed, self.bucket_size, barred=barred)
+            part = attend_to_equal_codes(rows, keys, state.hashed, self.bucket_size, barred=barred)
             part = part if initial is None else merge_partials(initial, part)
         else:
             unique = multiplicity == "unique"
@@ -248,7 +243,8 @@ class Reformer(Method[_State]):
             )
         return with_newest_key(part, rows, newest) if self.shares or multiplicity == "ht" else part
 
-    def _hashed(self, problem: Problem, keys: Keys, rng: np.random.Generator) -> _Hashed:
+    def _hashed(self, problem: Problem, keys: Keys, rng: np.random.Generator) -> Hashed:
+        """The codes of queries and keys in all rounds."""
         xp, dtype = problem.xp, problem.accumulator
         b, _, g, _, s = problem.shape
         rounds = self.rounds if self.bucket_size < s else 1
@@ -261,15 +257,16 @@ class Reformer(Method[_State]):
         key_codes = hashed_keys(lambda x, p: hash_codes(x, p, factors), key, rotations, keys.heads)
         if not self.shares:
             row_codes = hashed_queries(lambda x, p: hash_codes(x, p, factors), query, rotations, g)
-            return _Hashed(query, key, row_codes, key_codes, factors)
+            return Hashed(query, key, row_codes, key_codes, factors)
         row_codes = key_codes
         if keys.valid is not None:
-            # Masked tokens stand last as queries too, and do not matter to the others.
+            # Masked tokens come last as queries too, so that they do not matter to the others.
             row_codes = xp.where(keys.valid[:, :, None, :], row_codes, math.prod(2 * f for f in factors))
-        return _Hashed(key, key, row_codes, key_codes, factors)
+        return Hashed(key, key, row_codes, key_codes, factors)
 
 
 def _check_shared(problem: Problem) -> None:
+    """Raise unless key equals query."""
     xp, query, key = problem.xp, problem.query, problem.key
     if query.shape[2] != key.shape[2]:
         raise NotImplementedError(
@@ -284,7 +281,7 @@ def _check_shared(problem: Problem) -> None:
 
 
 def _factors(blocks: int) -> tuple[int, ...]:
-    """Rows of the groups of a cross-polytope hash with about as many buckets as blocks."""
-    if blocks <= PRODUCT:
+    """The sizes of the factors of a cross-polytope hash with about as many buckets as there are blocks."""
+    if blocks <= SINGLE_HASH_BUCKETS:
         return (max(1, -(-blocks // 2)),)
     return (math.ceil(math.sqrt(blocks) / 2),) * 2

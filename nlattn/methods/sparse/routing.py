@@ -28,7 +28,7 @@ def routing_attention(
     query: Array,
     key: Array,
     value: Array,
-    window: int = 256,
+    keys_per_centre: int = 256,
     *,
     clusters: int | None = None,
     centres: Array | None = None,
@@ -48,29 +48,29 @@ def routing_attention(
     query : array, shape (..., heads, L, E)
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
-    window : int, default 256
-        Keys that each centre takes, at least 1; it takes ceil(window L / S) of the queries of each head. A token may
-        have several centres, or none. From S on it is exact attention.
-    clusters : int, default ceil(S / window)
+    keys_per_centre : int, default 256
+        Keys that each centre takes, at least 1; it takes ceil(keys_per_centre L / S) of the queries of each head.
+        Several centres may take a token, or none. With S or more it is exact attention.
+    clusters : int, default ceil(S / keys_per_centre)
     centres : array, shape (heads_kv, clusters, E), default None
-        Given ones; then tokens are compared with them by direction alone. By default those of a spherical k-means of
-        queries and keys.
+        Centres to be taken, with which queries and keys are compared by direction alone. By default they are found by a
+        spherical k-means of queries and keys.
     fallback : {"nearest", "zero"}, default "nearest"
-        A query that no centre took meets the keys of its nearest centre, or gets 0.
+        What a query gets that no centre took: attention to the keys of its nearest centre, or 0.
     variant : {"nlattn", "paper"}, default "nlattn"
-        "nlattn": one softmax over all keys that a query meets, each of them once; queries and keys are clustered in
-        coordinates that keep their scores, in which both have the same second moments. "paper": the mean of the outputs
-        in the clusters of a query; queries and keys are clustered less their means.
+        "nlattn": one softmax over all keys that a query meets, each of which counts once; queries and keys are
+        clustered in coordinates that keep their scores and in which both have the same second moments. "paper": the
+        mean of the outputs in the clusters of a query; queries and keys are clustered after their means are subtracted.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis.
     is_causal, scale, check_finite
         As for `exact_attention`. The clusters look ahead: past outputs depend on future queries and keys, though not on
         future values.
     rng : None, int, SeedSequence or Generator, default None
-        For the centres.
+        Only for centres that are not given.
     return_lse : bool, default False
         Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the keys that were met.
-        Not for "paper".
+        Refused for "paper".
 
     Returns
     -------
@@ -78,14 +78,15 @@ def routing_attention(
 
     Notes
     -----
-    Source: arXiv 2003.05997, which learns the centres. Found by k-means they leave much out on real heads: errors of
-    0.22 to 0.63 on DINOv2, MiniLM and Whisper ("paper": 0.31 to 0.77), 0.06 to 0.36 with twice as many `clusters`, and
-    of 1 to 2.3 on SmolLM2, where windows and heavy keys hold far more. Certify the output.
+    Source: arXiv 2003.05997, which learns the centres. Centres found by k-means leave much out on real heads: relative
+    errors were 0.22 to 0.63 on layers of DINOv2, MiniLM and Whisper ("paper": 0.31 to 0.77), 0.06 to 0.36 with twice as
+    many `clusters`, and 1 to 2.3 on layers of SmolLM2, where windows and heavy keys hold far more mass. So certify the
+    output.
 
-    A query that meets no key, as causality or masks hide them all, attends to the newest key that it may see, unless
-    `fallback` is "zero". Gradients are those at fixed clusters. Costs about L window (E + Ev) multiplications for the
-    default number of clusters, and (L + S) clusters E to find them. Bounds: ``dropped_mass``,
-    ``dropped_mass_identity``, both not for "paper".
+    A query to which causality or masks leave no such key attends to the newest key that it may see, unless `fallback`
+    is "zero". Gradients take the clusters as constant. The cost is about L keys_per_centre (E + Ev) multiplications for
+    the default number of clusters, and (L + S) clusters E to find them. Bounds: ``dropped_mass``,
+    ``dropped_mass_identity``, neither of which holds for "paper".
 
     Examples
     --------
@@ -98,7 +99,7 @@ def routing_attention(
     """
 
     return run(
-        Routing(window, clusters=clusters, centres=centres, fallback=fallback, variant=variant),
+        Routing(keys_per_centre, clusters=clusters, centres=centres, fallback=fallback, variant=variant),
         query,
         key,
         value,
@@ -112,6 +113,8 @@ def routing_attention(
 
 
 class _State(NamedTuple):
+    """What each centre took, and the keys in the order of the centres."""
+
     members: Members
     keys: SortedKeys
 
@@ -125,13 +128,15 @@ class Routing(Method[_State]):
         family="sparse",
         paper="2003.05997",
         principle="queries and keys that are nearest to the same k-means centre",
-        cost=lambda n, window: (
-            n.L * window * (n.E + n.Ev) + (n.L + n.S) * n.S / window * n.E + 320 * (n.S / window) ** 2 * n.E
+        cost=lambda n, keys_per_centre: (
+            n.L * keys_per_centre * (n.E + n.Ev)
+            + (n.L + n.S) * n.S / keys_per_centre * n.E
+            + 320 * (n.S / keys_per_centre) ** 2 * n.E
         ),
-        exact_at=lambda n, window: window >= n.S,
+        exact_at=lambda n, keys_per_centre: keys_per_centre >= n.S,
         causal="weights",
         masks="keys",
-        budgets=(Budget(name="window", ladder=(64, 128, 256, 512), unit="keys"),),
+        budgets=(Budget(name="keys_per_centre", ladder=(64, 128, 256, 512), unit="keys"),),
         partial=True,
         rows_sum_to_one=True,
         convex=True,
@@ -141,7 +146,7 @@ class Routing(Method[_State]):
         bounds=("dropped_mass", "dropped_mass_identity"),
     )
 
-    window: int = 256
+    keys_per_centre: int = 256
     clusters: int | None = None
     centres: Array | None = None
     fallback: Fallback = "nearest"
@@ -158,29 +163,29 @@ class Routing(Method[_State]):
         return replace(self.record, partial=self.variant == "nlattn")
 
     def check(self, problem: Problem) -> None:
-        """Refuse given centres of another library, shape or number."""
+        """Refuse given centres of another library or a wrong shape or number."""
         if self.centres is not None:
             _given(problem, self.centres, self.clusters)
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> _State:
-        """Find the centres, what each of them takes, and sort the keys by centre."""
+        """Find the centres and what each of them takes, and sort the keys by centre."""
         _, _, _, length, s = problem.shape
         seen = seen_keys(problem)
         paper = self.variant == "paper"
         found = directions(problem, seen, "given" if self.centres is not None else "mean" if paper else "common")
         if self.centres is None:
-            clusters = min(self.clusters or -(-s // self.window), length + s)
+            clusters = min(self.clusters or -(-s // self.keys_per_centre), length + s)
             centres = shared_centres(problem, found, clusters, rng)
         else:
             centres = _given(problem, self.centres, self.clusters)
-        queries, _ = taken_by_centres(centres, found.query, min(length, -(-self.window * length // s)))
-        keys, there = taken_by_centres(centres, found.key, self.window, found.seen)
+        queries, _ = taken_by_centres(centres, found.query, min(length, -(-self.keys_per_centre * length // s)))
+        keys, there = taken_by_centres(centres, found.key, self.keys_per_centre, found.seen)
         labels = nearest(centres, found.query) if self.fallback == "nearest" else None
         members = Members(queries, keys, there, memberships(queries, length), labels)
         return _State(members, sorted_keys(problem, members))
 
     def apply(self, state: _State, rows: Problem) -> Partial | SignedPartial:
-        """Attention in each cluster, and of the queries that no centre took; then all of one query together."""
+        """Attention in each cluster and of queries that no centre took; then the partials of a query are merged."""
         xp = rows.xp
         b, h, _, length, _ = rows.shape
         members, keys = state
@@ -203,7 +208,7 @@ class Routing(Method[_State]):
 
 
 def _given(problem: Problem, centres: Array, clusters: int | None) -> Array:
-    """Given centres, checked, as unit vectors (B, G, C, E)."""
+    """Check given centres, and return them as unit vectors (B, G, C, E)."""
     xp = namespace(query=problem.query, centres=centres)
     centres = floating("centres", centres)
     b, _, g, _, _ = problem.shape

@@ -37,7 +37,7 @@ def streaming_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     window : int, default 256
-        At least 1. With ``is_causal``, the `window` newest keys that a query may see; without, the keys j with
+        At least 1. With `is_causal` a query i sees the `window` newest keys that it may see, without it the keys j with
         ``|i + S - L - j| < window``.
     sinks : int, default 4
         At least 0. The first `sinks` keys are seen by every query that may see them.
@@ -52,8 +52,8 @@ def streaming_attention(
 
     Notes
     -----
-    Source: arXiv 2309.17453, for given (position-encoded) keys. With ``window + sinks >= S`` it is exact attention.
-    Bounds: ``dropped_mass``, ``dropped_mass_identity``.
+    Source: arXiv 2309.17453, here for keys whose positions are encoded already. With ``window + sinks >= S`` it is
+    exact attention. Bounds: ``dropped_mass``, ``dropped_mass_identity``.
 
     Examples
     --------
@@ -109,15 +109,15 @@ class Streaming(Method[None]):
     sinks: int = 4
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> None:
-        """The intervals of a row follow from its position."""
+        """Nothing needs to be prepared: the intervals of a row follow from its position."""
 
     def apply(self, state: None, rows: Problem) -> Partial:
-        """The window of each row and the sinks before it, merged."""
+        """Attention over the window of each row, merged with that over the sinks before it."""
         xp = rows.xp
         start, stop = window_around(rows, self.window)
-        # Where sinks and window meet they are one interval, and the far part is empty.
+        # Where sinks and window meet, they are one interval, and the part of the sinks is empty.
         zero, sink = xp.zeros_like(start), xp.clip(rows.stop, None, self.sinks)
-        joined = start <= self.sinks
-        near = replace(rows, start=xp.where(joined, zero, start), stop=xp.where(joined, xp.maximum(stop, sink), stop))
-        far = replace(rows, start=zero, stop=xp.where(joined, zero, sink))
+        meet = start <= self.sinks
+        near = replace(rows, start=xp.where(meet, zero, start), stop=xp.where(meet, xp.maximum(stop, sink), stop))
+        far = replace(rows, start=zero, stop=xp.where(meet, zero, sink))
         return merge_partials(interval_attention(near), interval_attention(far))

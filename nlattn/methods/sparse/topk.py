@@ -7,11 +7,11 @@ import numpy as np
 
 from nlattn.arrays.host import stop_gradient
 from nlattn.arrays.typing import Array
-from nlattn.attend.own_keys import attend_to, stacked
+from nlattn.attend.own_keys import attend_to
 from nlattn.kernels.choose_largest import choose_largest
 from nlattn.methods.method import Method, run
 from nlattn.methods.record import Budget, Record
-from nlattn.problem.partials import Partial
+from nlattn.problem.partials import Partial, concat_rows
 from nlattn.problem.problem import Problem
 from nlattn.problem.scores import hide, products, row_tiles
 
@@ -32,8 +32,8 @@ def topk_attention(
 ) -> Any:
     """Exact attention of each query over the `top_k` keys with its largest scores.
 
-    No choice of as many keys for each query holds more softmax mass: what other selections are measured against. All
-    scores are computed, a few rows at a time, so it is not meant to be fast.
+    No other choice of as many keys for each query holds more softmax mass, so this is what other selections are
+    measured against. It is not meant to be fast: all scores are computed, a few rows at a time.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ def topk_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     top_k : int, default 256
-        At least 1. A query that may see fewer keys sees them all; from S on it is exact attention.
+        At least 1. A query that may see fewer keys sees them all. With S or more it is exact attention.
     attn_mask, is_causal, scale, check_finite
-        As for `exact_attention`. A floating mask takes part in the choice.
+        As for `exact_attention`. A floating mask is part of the scores by which keys are chosen.
     return_lse : bool, default False
         Return a `Partial` instead: the output in at least float32, and the log-sum-exp over the chosen keys.
 
@@ -53,10 +53,10 @@ def topk_attention(
 
     Notes
     -----
-    Of keys with equal scores the one that comes first is chosen; scores that differ by rounding alone may be chosen in
-    another order on another library. With eps the softmax mass of the other keys, the output is off by exactly
-    ``eps (out - out of the others)``. Gradients are those at a fixed choice. Costs L S E multiplications and the
-    selection, in memory linear in the length. The choice is that of arXiv 2106.06899, and an upper limit for methods
+    Where scores are equal, the key that comes first is chosen; where they differ by rounding alone, another array
+    library may choose another key. If eps is the softmax mass of the keys that are not chosen, the output is off by
+    exactly ``eps (out - out of those keys)``. Gradients take the choice as constant. The cost is L S E multiplications
+    and the selection, in memory linear in the length. The choice is that of arXiv 2106.06899, and a limit for methods
     such as arXiv 2406.02542. Bounds: ``dropped_mass``, ``dropped_mass_identity``.
 
     Examples
@@ -92,7 +92,7 @@ class TopK(Method[Array]):
         family="sparse",
         paper="2106.06899",
         principle="the keys with the largest scores of each query",
-        # Selecting from a score costs about as much as 128 multiplications.
+        # To select from scores costs about as much as 128 multiplications for each of them.
         cost=lambda n, top_k: n.L * n.S * (n.E + 128) + n.L * top_k * (n.E + n.Ev),
         exact_at=lambda n, top_k: top_k >= n.S,
         causal="strict",
@@ -114,7 +114,7 @@ class TopK(Method[Array]):
         return problem.xp.astype(stop_gradient(problem.key), problem.accumulator, copy=False)
 
     def apply(self, state: Array, rows: Problem) -> Partial:
-        """Tiles of rows: all scores, a choice, and attention over it."""
+        """For a tile of rows at a time: all scores, a choice, and attention over the chosen keys."""
         xp = rows.xp
         parts = []
         for tile in row_tiles(rows):
@@ -123,4 +123,4 @@ class TopK(Method[Array]):
             scores = hide(tile, products(tile, query, state[:, :, :keys, :]))
             values, index = choose_largest(scores, min(self.top_k, keys))
             parts.append(attend_to(tile, index, values != -xp.inf))
-        return stacked(xp, parts)
+        return concat_rows(parts)

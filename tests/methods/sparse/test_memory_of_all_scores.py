@@ -17,7 +17,7 @@ LENGTHS = (512, 1024, 2048)
     ids=["topk", "loki", "loki-fused"],
 )
 def test_memory_is_linear(method, is_causal, monkeypatch):
-    monkeypatch.setattr("nlattn.problem.scores.NUMBERS", 1 << 15)
+    monkeypatch.setattr("nlattn.problem.scores.TILE_NUMBERS", 1 << 15)
     peaks = []
     for n in LENGTHS:
         arrays = np.random.default_rng(0).standard_normal((3, n, 16), dtype=np.float32)

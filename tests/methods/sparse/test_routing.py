@@ -17,15 +17,15 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def lists(q, k, centres, window, mask=None):
+def lists(q, k, centres, keys_per_centre, mask=None):
     """Queries and keys of each centre as boolean arrays (heads, clusters, n), and each query's nearest centre."""
     length, s = q.shape[-2], k.shape[-2]
-    m = min(length, -(-window * length // s))
+    m = min(length, -(-keys_per_centre * length // s))
     centres, k = (np.repeat(x, 2, axis=0) for x in (unit(centres), k))
     near_q, near_k = centres @ np.swapaxes(unit(q), -1, -2), centres @ np.swapaxes(unit(k), -1, -2)
     if mask is not None:
         near_k = np.where(mask, near_k, -np.inf)
-    in_q, in_k = (np.argsort(np.argsort(-x, axis=-1), axis=-1) < n for x, n in ((near_q, m), (near_k, window)))
+    in_q, in_k = (np.argsort(np.argsort(-x, axis=-1), axis=-1) < n for x, n in ((near_q, m), (near_k, keys_per_centre)))
     return in_q, in_k & (near_k > -np.inf), near_q.argmax(1)
 
 
@@ -39,16 +39,18 @@ def union(in_q, in_k, nearest, fallback):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("fallback", ["nearest", "zero"])
-@pytest.mark.parametrize(("length", "s", "window"), [(80, 80, 17), (30, 90, 40), (90, 30, 5), (1, 50, 3), (80, 80, 2)])
+@pytest.mark.parametrize(
+    ("length", "s", "keys_per_centre"), [(80, 80, 17), (30, 90, 40), (90, 30, 5), (1, 50, 3), (80, 80, 2)]
+)
 @pytest.mark.parametrize("numbers", [1, 1 << 21])
-def test_is_attention_over_the_union_of_clusters(monkeypatch, is_causal, fallback, length, s, window, numbers):
+def test_is_attention_over_the_union_of_clusters(monkeypatch, is_causal, fallback, length, s, keys_per_centre, numbers):
     """A pair that several clusters join counts once, whatever is computed at a time."""
-    monkeypatch.setattr("nlattn.attend.cluster_members.NUMBERS", numbers)
+    monkeypatch.setattr("nlattn.attend.cluster_members.TILE_NUMBERS", numbers)
     q, k, v, centres = draw(length, s)
-    sets = union(*lists(q, k, centres, window), fallback)
+    sets = union(*lists(q, k, centres, keys_per_centre), fallback)
     wanted = dense_attention(q, k, v, sets, is_causal=is_causal)
     options = {"centres": centres, "fallback": fallback, "is_causal": is_causal}
-    out, lse = nlattn.routing_attention(q, k, v, window, return_lse=True, **options)
+    out, lse = nlattn.routing_attention(q, k, v, keys_per_centre, return_lse=True, **options)
     met = wanted.lse > -np.inf
     np.testing.assert_allclose(out[met], wanted.out[met], rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(lse[met], wanted.lse[met], rtol=1e-9, atol=1e-11)
@@ -161,8 +163,8 @@ def test_more_window_drops_less_mass():
     q, k, v, scale, _ = nlattn.datasets.load("dinov2")[:5]
     exact = nlattn.exact_attention(q, k, v, scale=scale, return_lse=True)
     mass, errors = [], []
-    for window in (64, 128, 256, 512):
-        part = nlattn.routing_attention(q, k, v, window, scale=scale, rng=0, return_lse=True)
+    for keys_per_centre in (64, 128, 256, 512):
+        part = nlattn.routing_attention(q, k, v, keys_per_centre, scale=scale, rng=0, return_lse=True)
         mass.append(float(np.exp(part.lse - exact.lse).mean()))
         errors.append(float(np.linalg.norm(part.out - exact.out) / np.linalg.norm(exact.out)))
     assert mass == sorted(mass)

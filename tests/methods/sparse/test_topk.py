@@ -75,7 +75,7 @@ def test_dropped_mass_is_the_error():
 def test_tiles_are_joined(monkeypatch):
     q, k, v = draw(70, 50)
     whole = nlattn.topk_attention(q, k, v, 9, is_causal=True)
-    monkeypatch.setattr("nlattn.problem.scores.NUMBERS", 8 * 50 * 3)
+    monkeypatch.setattr("nlattn.problem.scores.TILE_NUMBERS", 8 * 50 * 3)
     np.testing.assert_allclose(nlattn.topk_attention(q, k, v, 9, is_causal=True), whole, rtol=1e-12, atol=1e-14)
 
 

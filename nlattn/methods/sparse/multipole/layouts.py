@@ -28,11 +28,24 @@ __all__ = [
     "without_gradient",
 ]
 
+#: The fields of a `Problem` that hold floating arrays of the call.
 ARRAYS = "query", "key", "value"
 
 
 class Grid(NamedTuple):
-    """How query rows are cut: their number, the rows of a block and of a group, and the first keys, which all see."""
+    """How query rows are cut.
+
+    Attributes
+    ----------
+    length : int
+        The number of query rows.
+    block : int
+        Rows of a block, which choose their near clusters together.
+    group : int
+        Rows of a group, which share an expansion point: a multiple of `block`.
+    sinks : int
+        The first keys, which are near to all rows.
+    """
 
     length: int
     block: int
@@ -41,7 +54,7 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem, near: int) -> "Grid":
-        """Blocks such that sinks and window are a good part of `near` keys, but not all of them."""
+        """Blocks so small that sinks and window are fewer than `near` keys; as large as that allows."""
         _, _, _, length, s = problem.shape
         block = POLICY.most_block
         while block > 1 and (3 if problem.is_causal else 2) * block > near:
@@ -57,29 +70,38 @@ class Layout(NamedTuple):
     ----------
     clusters : Clusters
     segment : int
-        Consecutive keys that are divided by themselves.
-    order : integer array, shape (B, H, L), or None
-        The query in each place, for blocks of similar queries; None for consecutive ones.
+        Keys of a segment: consecutive ones, which are divided into clusters by themselves.
+    query_order : integer array, shape (B, H, L), or None
+        The query at each place, for blocks of similar queries; None for blocks of consecutive ones.
     centre : array, shape (B, H, Q, E)
-        Expansion points.
+        The expansion point of each group of rows.
     """
 
     clusters: Clusters
     segment: int
-    order: Array | None
+    query_order: Array | None
     centre: Array
 
 
 def attend_on_layout(
-    grid: Grid, layout: Layout, rows: Problem, near: Array, weight: Array | None, overhead: int, numbers: Any
+    grid: Grid,
+    layout: Layout,
+    rows: Problem,
+    near: Array,
+    weight: Array | None,
+    overhead: int,
+    numbers: np.ndarray | None,
 ) -> Partial:
-    """All rows, or those of the blocks `numbers`; 0 and -inf for heads with a negative number of near keys (B, H)."""
+    """Attention of all rows, or of those of the blocks `numbers`, at the numbers of near keys (B, H).
+
+    Where the number of near keys is negative, the head is left out: its output is 0 and its lse -inf.
+    """
     xp = rows.xp
-    # Where only some blocks are wanted, the rows come in their order already.
-    order = layout.order if numbers is None else None
+    # Where only some blocks are wanted, `rows` has their rows in the right order already.
+    query_order = layout.query_order if numbers is None else None
     part = Partial(
         *cluster_attention(
-            rows.query if order is None else take_rows(rows.query, order),
+            rows.query if query_order is None else take_rows(rows.query, query_order),
             rows.key,
             rows.value,
             layout.clusters,
@@ -91,16 +113,16 @@ def attend_on_layout(
             overhead=overhead,
         )
     )
-    if order is None:
+    if query_order is None:
         return part
-    inverse = xp.argsort(order, axis=-1)
+    inverse = xp.argsort(query_order, axis=-1)
     return Partial(take_rows(part.out, inverse), xp.take_along_axis(part.lse, inverse, axis=-1))
 
 
-def row_blocks(grid: Grid, layout: Layout, rows: Problem, numbers: Any) -> RowBlocks:
-    """All blocks, or those of some numbers, whose rows `rows` consists of."""
+def row_blocks(grid: Grid, layout: Layout, rows: Problem, numbers: np.ndarray | None) -> RowBlocks:
+    """All blocks, or just the blocks `numbers`; then `rows` consists of their rows."""
     s, length, block = rows.key.shape[2], grid.length, grid.block
-    first = s - length if layout.order is None else 0
+    first = s - length if layout.query_order is None else 0
     start = np.arange(first // block, -(-(first + length) // block)) * block
     start = start if numbers is None else start[numbers]
     begin, end = (np.clip(x - first, 0, length) for x in (start, start + block))
@@ -114,18 +136,18 @@ def row_blocks(grid: Grid, layout: Layout, rows: Problem, numbers: Any) -> RowBl
     else:
         beside = block // 4
         window = np.clip(np.stack([start - beside, start + block + beside], axis=-1), 0, s)
-        window = window if layout.order is None else np.zeros_like(window)
+        window = window if layout.query_order is None else np.zeros_like(window)
         visible, stop = np.full_like(start, s), np.full(edges[-1], s)
         segment = np.full_like(start, last)
     return RowBlocks(edges, start // grid.group - first // grid.group, window, visible, segment, stop, grid.sinks)
 
 
-def expansion_points(problem: Problem, group: int, order: Array | None, *, zero: bool) -> Array:
-    """The mean of the scaled queries of each group of `group` rows (B, H, Q, E), or 0."""
+def expansion_points(problem: Problem, group: int, query_order: Array | None, *, zero: bool) -> Array:
+    """The mean of the scaled queries of each group of `group` rows, (B, H, Q, E), or zeros of that shape."""
     xp = problem.xp
     length, s = problem.shape[3:]
-    query = problem.query if order is None else take_rows(problem.query, order)
-    first = s - length if order is None else 0
+    query = problem.query if query_order is None else take_rows(problem.query, query_order)
+    first = s - length if query_order is None else 0
     edges = [max(0, i - first) for i in range(first // group * group, first + length, group)]
     dtype = problem.accumulator
     parts = [xp.astype(query[:, :, i:j, :], dtype) for i, j in itertools.pairwise([*edges, length])]
@@ -134,7 +156,7 @@ def expansion_points(problem: Problem, group: int, order: Array | None, *, zero:
 
 
 def similar_queries(problem: Problem, side: Array, block: int) -> Array:
-    """An order with similar queries side by side."""
+    """An order (B, H, L) in which similar queries are neighbours, by their coordinates: queries times `side`."""
     xp = problem.xp
     b, h, g, length, e = *problem.shape[:4], problem.query.shape[3]
     query = xp.reshape(xp.astype(problem.query, problem.accumulator), (b, g, h // g * length, e)) @ side
@@ -142,7 +164,7 @@ def similar_queries(problem: Problem, side: Array, block: int) -> Array:
 
 
 def without_gradient(problem: Problem) -> Problem:
-    """What choices are made by: no gradients, and 0 where NaN or inf was let through."""
+    """The problem by which choices are made: without gradients, and with 0 where NaN or inf was let through."""
     xp = problem.xp
 
     def clean(array: Array) -> Array:
@@ -154,7 +176,7 @@ def without_gradient(problem: Problem) -> Problem:
 
 
 def with_key_heads(problem: Problem) -> tuple[Problem, Array | None]:
-    """The problem with as many key heads as there are masks, and the log-weights of the keys, or None."""
+    """The problem with a key head for each query head where masks differ in a group, and the log-weights or None."""
     keys = usable(problem)
     if keys.valid is None:
         return problem, None
@@ -162,8 +184,10 @@ def with_key_heads(problem: Problem) -> tuple[Problem, Array | None]:
 
 
 def summed_from(problem: Problem, grid: Grid, layout: Layout, *, zero: bool) -> Layout:
-    """The layout with all that enters sums taken from `problem`: with its gradient, and its NaN."""
+    """The layout with keys, values and expansion points taken from `problem`: with their gradients, and their NaN."""
     at = layout.clusters.position
     key, value = (take_rows(array, at) for array in (problem.key, problem.value))
     clusters = layout.clusters._replace(key=key, value=value)
-    return layout._replace(clusters=clusters, centre=expansion_points(problem, grid.group, layout.order, zero=zero))
+    return layout._replace(
+        clusters=clusters, centre=expansion_points(problem, grid.group, layout.query_order, zero=zero)
+    )

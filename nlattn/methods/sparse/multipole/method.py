@@ -52,7 +52,7 @@ def multipole_attention(
     return_lse: bool = False,
     check_finite: bool = True,
 ) -> Any:
-    """Exact attention to the keys that matter most to a few neighbouring queries, and the others by cluster.
+    """Exact attention to the keys that matter most to neighbouring queries, and attention by cluster to the others.
 
     Parameters
     ----------
@@ -60,27 +60,27 @@ def multipole_attention(
     key : array, shape (..., heads_kv, S, E)
     value : array, shape (..., heads_kv, S, Ev)
     near : int, default 1024
-        Keys that each query meets one by one, at least 1; with `is_causal` up to 3 in any case. From S on the result
-        is exact attention.
+        Keys that each query meets one by one, at least 1; with `is_causal` up to 3 in any case. With S or more the
+        result is exact attention.
     rtol : float, default None
-        If given, `near` is chosen instead, for each head: the least that brings the relative error on some rows, which
-        are computed exactly, clearly below it. An estimate: `attention` also checks the result on fresh rows. With
-        `is_causal`, future keys and values then have an influence on the choice.
+        If given, `near` is chosen for each head instead: the least with which the relative error on some rows that are
+        computed exactly is clearly below `rtol`. That is an estimate, while `attention` also checks the result on fresh
+        rows. With `is_causal`, future keys and values then have an influence on the choice.
     clusters : {"auto", "kmeans", "blocks"}, default "auto"
-        "kmeans": keys that the queries see alike, and with similar values. "blocks": consecutive keys. "auto": "kmeans"
-        with `is_causal`, and otherwise for each head what has the smallest error on some rows: either of them, or
-        "kmeans" for blocks of similar instead of consecutive queries.
+        Which keys make a cluster. "kmeans": keys that the queries see alike and that have similar values. "blocks":
+        consecutive keys. "auto": "kmeans" with `is_causal`, and otherwise for each head what has the smallest error on
+        some rows: one of both, or "kmeans" for blocks of similar instead of consecutive queries.
     order : {0, 1, 2}, default 2
-        How the logarithm of the mass of a far cluster is expanded. 0: about 0, its mean key and mean value. 1: about
-        the mean of some hundreds of neighbouring queries, which tilts both means. 2: with the second-order term, the
-        variance of the keys taken as equal in all directions.
+        How the logarithm of the mass of a far cluster is expanded. 0: about 0, with its mean key and mean value. 1:
+        about the mean of some hundreds of neighbouring queries, which tilts both means. 2: with the second-order term
+        too, in which the variance of the keys is taken as equal in all directions.
     variant : {"nlattn", "paper"}, default "nlattn"
-        "paper": 16 keys a cluster by plain k-means, order 0, the choice by mass per key; `clusters` and `order` are
-        ignored.
+        With "paper" plain k-means makes clusters of 16 keys, the order is 0, and clusters are chosen by mass per key;
+        `clusters` and `order` are ignored.
     attn_mask : array, default None
         A key mask, of size 1 on the query axis: boolean, or floating (-inf masks, finite values are log-weights).
     is_causal : bool, default False
-        Future keys have no weight. Which keys make a cluster depends on later keys and values too; with
+        Future keys have no weight, but which keys make a cluster depends on later keys and values too. With
         ``clusters="blocks"`` nothing depends on future keys and values.
     scale : float, default E ** -0.5
     return_lse : bool, default False
@@ -93,13 +93,14 @@ def multipole_attention(
 
     Notes
     -----
-    Blocks of 64 queries share their near keys: the first 64 keys and two blocks of the latest ones with `is_causal`, a
-    window of 16 keys on each side without (none for similar queries), and then clusters in the order of their predicted
-    mass per key. The cost for each query is `near` keys and one far term for each cluster, of 8 to 128 keys: they grow
-    with the square root of S. On causal heads consecutive keys were between 1.3 times better and 4 times worse.
+    Blocks of 64 queries share their near keys. These are the first 64 keys and two blocks of the latest ones with
+    `is_causal`, or a window of 16 keys on each side without it (and none for similar queries), and then clusters in the
+    order of their predicted mass per key. Each query meets `near` keys and one far term for each other cluster.
+    Clusters have 8 to 128 keys, growing with the square root of S. On causal heads the error with clusters of
+    consecutive keys was between 1.3 times smaller and 4 times larger than with k-means.
 
-    Source: arXiv 2506.13059, for one query at a time; the selection for blocks, the metric of the queries, the tilted
-    moments and the second order are not in it. Bounds: ``monopole_mass``, ``monopole_output``,
+    Source: arXiv 2506.13059, which chooses for one query at a time; the selection for blocks, the metric of the
+    queries, the tilted moments and the second order are not in it. Bounds: ``monopole_mass``, ``monopole_output``,
     ``multipole_output``.
 
     Examples
@@ -174,13 +175,13 @@ class Multipole(BlockMethod[State]):
 
     @property
     def claims(self) -> Record:
-        """Consecutive keys make clusters that depend on nothing else."""
+        """Clusters of consecutive keys depend neither on keys and values nor on other heads."""
         if self.clusters != "blocks" or self.variant == "paper" or self.rtol is not None:
             return self.record
         return replace(self.record, causal="keys", without_lookahead=(), linear=True, separate_heads=True)
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> State:
-        """Divide keys and queries, and choose among several ways where there are such."""
+        """Divide keys and queries, and choose among the ways to do so where there are several."""
         moment = query_moment(without_gradient(problem))
         problem, weight = with_key_heads(problem)
         # Heads of a group share the metric, also where their masks differ.
@@ -198,23 +199,23 @@ class Multipole(BlockMethod[State]):
         return state if self.rtol is None else fitted(problem, state, self.rtol)
 
     def apply(self, state: State, rows: Problem) -> Partial:
-        """All rows."""
+        """Attention of all rows."""
         return attend_from(state, rows)
 
     def blocks(self, state: State) -> range:
         """The numbers of the blocks that are full."""
         return full_blocks(state.grid)
 
-    def block_rows(self, state: State, problem: Problem, numbers: Any) -> Array:
-        """The rows of some blocks: consecutive ones, or similar ones."""
+    def block_rows(self, state: State, problem: Problem, numbers: np.ndarray) -> Array:
+        """The rows of some blocks, which are consecutive or similar queries."""
         return rows_of_blocks(state, problem, numbers)
 
-    def apply_blocks(self, state: State, rows: Problem, numbers: Any) -> Partial:
-        """Only the rows of some blocks."""
+    def apply_blocks(self, state: State, rows: Problem, numbers: np.ndarray) -> Partial:
+        """Attention of the rows of some blocks."""
         return attend_from(state, rows, numbers)
 
-    def with_budgets(self, state: State, budgets: Any, heads: Any) -> State:
-        """Other numbers of near keys, for some heads."""
+    def with_budgets(self, state: State, budgets: np.ndarray, heads: np.ndarray) -> State:
+        """The state with other numbers of near keys, for some of the heads."""
         xp, device = array_namespace(state.near), state.near.device
         near, mine = xp.asarray(budgets, device=device), xp.asarray(heads, device=device)
         return state._replace(near=near, choice=xp.where(mine, state.choice, -1))
@@ -225,7 +226,7 @@ class Multipole(BlockMethod[State]):
         return self.order < 1 or self.variant == "paper"
 
     def _empty(self, problem: Problem, weight: Array | None) -> State:
-        """The state without layouts."""
+        """The state as it is before layouts are made."""
         xp = problem.xp
         b, h, _, _, _ = problem.shape
         near = xp.full((b, h), self.near, dtype=xp.int64, device=problem.start.device)
@@ -233,7 +234,7 @@ class Multipole(BlockMethod[State]):
         return State([], xp.zeros_like(near), near, weight, Grid.of(problem, self.near), overhead)
 
     def _layouts(self, plain: Problem, state: State, moment: Array) -> list[Layout]:
-        """One layout for given clusters; several to choose from for "auto" without causality, where rows suffice."""
+        """One layout, or several to choose from: for "auto", without causality, and where rows suffice for a trial."""
         xp, grid = plain.xp, state.grid
         b, _, g, length, s = plain.shape
         paper = self.variant == "paper"
@@ -241,12 +242,13 @@ class Multipole(BlockMethod[State]):
         kinds: tuple[Literal["kmeans", "blocks"], ...] = ("kmeans", "blocks") if several else ("kmeans",)
         if self.clusters == "blocks" and not paper:
             kinds = ("blocks",)
-        size = POLICY.paper_cluster if paper else cluster_size(s)
+        size = POLICY.paper_cluster_size if paper else cluster_size(s)
         used = xp.broadcast_to(xp.arange(s, dtype=xp.int64, device=plain.start.device) >= grid.sinks, (b, g, s))
         used = used if state.weight is None else used & (state.weight != -xp.inf)
         layouts = []
         for kind in kinds:
-            # Consecutive keys end where blocks of queries do: no cluster is seen in part, and no variance looks ahead.
+            # Clusters of consecutive keys end where blocks of queries do, so that none is seen in part: its variance
+            # would look ahead.
             own = min(size, grid.block) if kind == "blocks" else size
             how = Clustering(kind, own, max(2048, 32 * size), POLICY.paper_steps if paper else POLICY.steps)
             there = None if kind == "blocks" or paper else coordinates(plain, used, moment)
@@ -254,10 +256,10 @@ class Multipole(BlockMethod[State]):
             found = cluster_keys(plain, how, used, state.weight, points)
             if self.order < 2 or paper:
                 found = found._replace(spread=xp.zeros_like(found.spread))
-            orders: list[Array | None] = [None]
+            query_orders: list[Array | None] = [None]
             if there is not None and several:
-                orders.append(similar_queries(plain, there.queries, grid.block))
-            for order in orders:
-                centre = expansion_points(plain, grid.group, order, zero=self._zero)
-                layouts.append(Layout(found, how.segment, order, centre))
+                query_orders.append(similar_queries(plain, there.queries, grid.block))
+            for query_order in query_orders:
+                centre = expansion_points(plain, grid.group, query_order, zero=self._zero)
+                layouts.append(Layout(found, how.segment, query_order, centre))
         return layouts

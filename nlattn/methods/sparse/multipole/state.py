@@ -1,6 +1,6 @@
-"""What multipole attention prepares, and attention of rows from it."""
+"""What multipole attention prepares, and attention of rows that starts from it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ __all__ = ["State", "attend_from", "full_blocks", "rows_of_blocks"]
 
 
 class State(NamedTuple):
-    """Layouts, and for each head which of them it takes, at how many near keys.
+    """Layouts, and for each head which of them it takes and how many near keys.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class State(NamedTuple):
         Log-weights of the keys; K is G, or H where masks differ within a group.
     grid : Grid
     overhead : int
-        What meeting a cluster costs beyond its keys, in keys.
+        What it costs to meet a cluster, beyond its keys and in units of a key.
     """
 
     layouts: list[Layout]
@@ -37,8 +37,8 @@ class State(NamedTuple):
     overhead: int
 
 
-def attend_from(state: State, rows: Problem, numbers: Any = None) -> Partial:
-    """All rows, or those that `rows_of_blocks` lists for the blocks `numbers`."""
+def attend_from(state: State, rows: Problem, numbers: np.ndarray | None = None) -> Partial:
+    """Attention of all rows, or of those that `rows_of_blocks` lists for the blocks `numbers`."""
     xp = rows.xp
     rows, _ = with_key_heads(rows)
     found: Partial | None = None
@@ -49,7 +49,7 @@ def attend_from(state: State, rows: Problem, numbers: Any = None) -> Partial:
             continue
         near = xp.where(mine, state.near, -1)
         part = attend_on_layout(state.grid, layout, rows, near, state.weight, state.overhead, numbers)
-        # Heads that take another layout are 0 and -inf here.
+        # In heads that take another layout, `part` has output 0 and lse -inf.
         if found is not None:
             part = Partial(found.out + part.out, xp.where(mine[..., None], part.lse, found.lse))
         found = part
@@ -62,18 +62,18 @@ def full_blocks(grid: Grid) -> range:
     return range(1, grid.length // grid.block)
 
 
-def rows_of_blocks(state: State, problem: Problem, numbers: Any) -> Array:
-    """The rows (B, H, m) of some full blocks."""
+def rows_of_blocks(state: State, problem: Problem, numbers: np.ndarray) -> Array:
+    """The rows (B, H, m) of the full blocks `numbers`."""
     xp, grid = problem.xp, state.grid
     b, h, _, length, s = problem.shape
     place = (np.asarray(numbers)[:, None] * grid.block + np.arange(grid.block)).reshape(-1)
     places = xp.asarray(place, device=state.near.device)
     rows: Array | None = None
     for i, layout in enumerate(state.layouts):
-        if layout.order is None:
+        if layout.query_order is None:
             mine = xp.broadcast_to(places - (s - length) % grid.block, (b, h, place.size))
         else:
-            mine = xp.take(layout.order, places, axis=2)
+            mine = xp.take(layout.query_order, places, axis=2)
         rows = mine if rows is None else xp.where((state.choice == i)[..., None], mine, rows)
     assert rows is not None
     return rows
