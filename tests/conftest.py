@@ -40,6 +40,13 @@ def run_python(tmp_path):
     return run
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Few tests, and benchmarks, run in this process: starting others takes longer, or disturbs what is measured."""
+    if config.option.markexpr == "smoke" or config.option.benchmark_only:
+        config.option.numprocesses = 0
+
+
 def pytest_terminal_summary(terminalreporter):
     """One line that counts what was skipped, by reason."""
     reasons = collections.Counter(

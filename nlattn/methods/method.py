@@ -196,12 +196,13 @@ def run(
     options = method.options
     lending = lend(query, key, value, attn_mask, options)
     if lending is not None and one_dtype(query, key, value):
-        dtype = query.dtype
-        arrays = lending.arrays((query, key, value))
+        query, key, value, attn_mask, options = lending.arrays((query, key, value, attn_mask, options))
         found = run(
-            replace(method, **lending.arrays(options)),  # type: ignore[type-var]
-            *arrays,
-            attn_mask=lending.arrays(attn_mask),
+            replace(method, **options),  # type: ignore[type-var]
+            query,
+            key,
+            value,
+            attn_mask=attn_mask,
             is_causal=is_causal,
             scale=scale,
             rng=rng,
@@ -209,13 +210,7 @@ def run(
             check_finite=check_finite,
             also=also,
         )
-        if return_lse:
-            return lending.tensors(found)
-        return (
-            lending.tensors(found, dtype)
-            if also is None
-            else (lending.tensors(found[0], dtype), lending.tensors(found[1]))
-        )
+        return lending.tensors(found, None if return_lse else lending.narrow)
     name = f"{method.record.name}_attention"
     claims = method.claims
     if is_causal and claims.causal is None:
@@ -248,8 +243,12 @@ def run(
 @functools.cache
 def _literals(kind: type[Method[Any]]) -> dict[str, tuple[tuple[str, ...], bool]]:
     """For each field that is a Literal of strings: what it allows, and whether it may also be None."""
+    try:
+        hints = get_type_hints(kind)
+    except NameError:
+        return {}  # annotations that are text and name what only a function knows
     found = {}
-    for name, hint in get_type_hints(kind).items():
+    for name, hint in hints.items():
         parts = (hint, *get_args(hint))
         for part in parts:
             if get_origin(part) is Literal and all(isinstance(choice, str) for choice in get_args(part)):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from nlattn.arrays.random import moved
+from nlattn.arrays.random import stacked_draws
 from nlattn.arrays.typing import Array
 from nlattn.problem.problem import Problem
 
@@ -23,10 +23,10 @@ def draw_per_head(
     There is one generator for each key head of the call. The problem may be one of parts, whose batch is a multiple of
     that of the call: the parts of one batch element stand together, and their heads share the generators of the call's.
     """
+    xp = problem.xp
     b, _, g, _, _ = problem.shape
+    parts = b * g // max(len(generators), 1)
+    drawn = stacked_draws(generators, draw, (parts, *shape), problem.query, dtype)
     if not generators:
-        return moved(np.empty((b, g, *shape)), problem.query, dtype)
-    parts = b * g // len(generators)
-    host = np.stack([draw(generator, (parts, *shape)) for generator in generators])
-    host = np.reshape(host, (b // parts, g, parts, *shape))
-    return moved(np.reshape(np.swapaxes(host, 1, 2), (b, g, *shape)), problem.query, dtype)
+        return xp.reshape(drawn, (b, g, *shape))
+    return xp.reshape(xp.moveaxis(xp.reshape(drawn, (b // parts, g, parts, *shape)), 2, 1), (b, g, *shape))
