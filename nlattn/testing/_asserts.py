@@ -8,7 +8,7 @@ import numpy as np
 __all__ = ["assert_close", "assert_same_kind", "to_numpy"]
 
 
-def to_numpy(array: Any) -> Any:
+def to_numpy(array: Any) -> np.ndarray:
     """A NumPy copy or view of an array on the host; bfloat16, which NumPy lacks, as float32."""
     if array_api_compat.is_torch_array(array):
         array = array.detach().cpu()
@@ -41,7 +41,8 @@ def assert_close(actual: Any, desired: Any, *, rtol: float, atol: float = 0.0, l
     rtol, atol : float
         ``|actual - desired| <= atol + rtol * |desired|`` must hold everywhere. NaN and infinities must agree exactly.
     like : array, default `desired`
-        Whose namespace, device and dtype `actual` must have: for an oracle that is in NumPy or in another precision.
+        The array whose namespace, device and dtype `actual` must have, where `desired` is in NumPy or in another
+        precision.
     """
     assert_same_kind(actual, desired if like is None else like)
     got, wanted = (to_numpy(x) for x in (actual, desired))
@@ -61,9 +62,9 @@ def assert_close(actual: Any, desired: Any, *, rtol: float, atol: float = 0.0, l
         difference = np.where(special, np.inf, difference)
         excess = np.where(bad, difference - np.where(special, 0.0, allowed), -np.inf)
         at = np.unravel_index(int(np.argmax(excess)), bad.shape)
-        place = ", ".join(str(int(i)) for i in at)
+        where = ", ".join(str(int(i)) for i in at)
         raise AssertionError(
-            f"{int(bad.sum())} of {bad.size} elements differ; worst at [{place}]: got {got[at]!s}, "
+            f"{int(bad.sum())} of {bad.size} elements differ; worst at [{where}]: got {got[at]!s}, "
             f"expected {wanted[at]!s}, difference {difference[at]:.3e}, allowed {allowed[at]:.3e}"
         )
 

@@ -23,7 +23,7 @@ def _nothing() -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """How to make arrays of one library, and in which context to call a method with them.
+    """How arrays of one library are made, and in which context a method is called with them.
 
     Attributes
     ----------
@@ -35,9 +35,9 @@ class Backend:
     dtypes : tuple of str
         Names of the real floating dtypes.
     context : callable
-        Returns a context manager for the calls, e.g. ``lambda: use_backend("generic")``.
+        Returns a context manager for the calls, such as ``lambda: use_backend("generic")``.
     unavailable : callable
-        Returns a sentence why the backend cannot be used here, or None.
+        Returns a sentence that says why the backend cannot be used here, or None.
     """
 
     name: str
@@ -48,11 +48,11 @@ class Backend:
     unavailable: Callable[[], str | None] = _nothing
 
     def array(self, x: Any, dtype: str | None = None) -> Any:
-        """`x` as an array of this backend, in its own dtype or the one named."""
+        """`x` as an array of this backend, in its own dtype or in the one of the given name."""
         x = np.asarray(x)
         return self.make(x, x.dtype.name if dtype is None else dtype)
 
-    def to_numpy(self, array: Any) -> Any:
+    def to_numpy(self, array: Any) -> np.ndarray:
         """A NumPy copy or view."""
         return to_numpy(array)
 
@@ -66,7 +66,7 @@ def _numpy(x: Any, dtype: str) -> Any:
 
 def _strict(x: Any, dtype: str) -> Any:
     xp = importlib.import_module("array_api_strict")
-    # Not the default device: what is made without device= then meets an error.
+    # On another device than the default one, so that arrays made without device= give an error.
     return xp.asarray(np.array(x), dtype=getattr(xp, dtype), device=xp.Device("device1"))
 
 

@@ -1,7 +1,7 @@
 """The conformance suite: what every attention method promises, on every backend.
 
-`CHECKS` holds functions of a method object and a `Backend`. Each follows what the method claims (`Method.claims`): what
-it promises is tested, and what it denies is shown to fail. A method of your own needs a few lines of pytest::
+`CHECKS` holds functions of a method and a `Backend`. They follow what the method claims (`Method.claims`): what it
+promises is tested, and what it denies is shown to fail. For a method of your own a few lines of pytest suffice::
 
     import pytest
     from nlattn.testing import cases
@@ -10,8 +10,9 @@ it promises is tested, and what it denies is shown to fail. A method of your own
     def test_mine(check, method, backend):
         check(method, backend)
 
-So does a backend of your own: ``cases(None, [MY_BACKEND])`` with a `Backend` that says how to make its arrays, and in
-which context to call, e.g. ``context=lambda: nlattn.use_backend("numba_cpu")``.
+For a backend of your own they are ``cases(None, [MY_BACKEND])``, with a `Backend` that says how its arrays are made,
+and in which context to call, such as ``context=lambda: nlattn.use_backend("numba_cpu")``.
+
 A check raises AssertionError where it fails and unittest.SkipTest where the backend is not installed; pytest is not
 needed.
 
@@ -77,7 +78,7 @@ def cases(
 ) -> list[tuple[Check, Method[Any], Backend]]:
     """All (check, method, backend) where the check applies.
 
-    By default of the registered methods, with their default options, on all backends.
+    By default these are the registered methods with their default options, on all backends.
     """
     if methods is None:
         methods = [record.method() for record in METHODS.values()]

@@ -1,4 +1,4 @@
-"""Attention straight from the formula: dense, in float64, sharing no code with the library."""
+"""Attention by the formula: dense and in float64, without any code of the library."""
 
 from typing import Any, NamedTuple
 
@@ -10,11 +10,11 @@ __all__ = ["DenseAttention", "dense_attention"]
 
 
 class DenseAttention(NamedTuple):
-    """NumPy arrays in float64: outputs (..., L, Ev), log-sum-exp (..., L) and weights (..., L, S)."""
+    """NumPy arrays in float64: the outputs (..., L, Ev), log-sum-exps (..., L) and weights (..., L, S)."""
 
-    out: Any
-    lse: Any
-    weights: Any
+    out: np.ndarray
+    lse: np.ndarray
+    weights: np.ndarray
 
 
 def dense_attention(
@@ -27,9 +27,9 @@ def dense_attention(
 ) -> DenseAttention:
     """Softmax attention by the formula, with all of its L x S weights.
 
-    Takes arrays of any library, in the layout of `exact_attention`. Key heads are repeated, `is_causal` is aligned
-    bottom-right, a row that may attend to nothing gives 0 and lse = -inf, a NaN or inf in a value reaches exactly the
-    rows that may attend to it.
+    It takes arrays of any library, in the layout of `exact_attention`. Key heads are repeated, and `is_causal` is
+    aligned at the bottom right. A row that may attend to nothing gives 0 and lse = -inf, and a NaN or inf in a value
+    reaches exactly the rows that may attend to it.
 
     Examples
     --------

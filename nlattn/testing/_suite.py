@@ -1,4 +1,4 @@
-"""What a conformance check is, and what it is run on."""
+"""A conformance check, and the method on a backend that it is run on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,17 +15,16 @@ from nlattn.testing._backends import Backend
 
 __all__ = ["ROUNDING", "Check", "Subject", "check"]
 
-#: Tolerance relative to the largest value, for results that are equal but for rounding, some of it amplified.
+#: Tolerances for results that are equal but for rounding, some of which is amplified: relative to the largest value.
 ROUNDING = {"float64": 1e-8, "float32": 2e-3, "float16": 3e-2, "bfloat16": 2e-1}
 
-
-#: How a method is called: as `nlattn.run` does it.
+#: A function that calls a method as `nlattn.run` does.
 Call = Callable[..., Any]
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A method on a backend, called with NumPy arrays; each result is checked in kind and shape."""
+    """A method on a backend, to be called with NumPy arrays. The kind and shape of each result are checked."""
 
     method: Method[Any]
     backend: Backend
@@ -38,13 +37,13 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """The name that refusals contain."""
+        """The name of the method, which refusals contain."""
         return self.record.name
 
     def budgets(self, most: int = 8) -> dict[str, int]:
-        """Budgets small enough for the method to approximate where more than 2 `most` keys are given."""
-        least = {b.name: most if b.unit == "keys" else min(b.ladder) for b in self.record.budgets}
-        return {name: min(amount, least[name]) for name, amount in self.method.budgets.items()}
+        """Budgets so small that the method approximates when it is given more than 2 `most` keys."""
+        limits = {b.name: most if b.unit == "keys" else min(b.ladder) for b in self.record.budgets}
+        return {name: min(amount, limits[name]) for name, amount in self.method.budgets.items()}
 
     def with_budgets(self, most: int = 8) -> Method[Any]:
         """The method with these budgets."""
@@ -76,8 +75,8 @@ class Subject:
         e: int = 8,
         ev: int = 5,
         seed: int = 0,
-    ) -> tuple[Any, Any, Any]:
-        """Standard normal query, key and value in float64, as far as the record allows; `heads` None gives two axes."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Standard normal query, key and value in float64, as far as the record allows; without `heads` in two axes."""
         rng = np.random.default_rng(seed)
         s = s if self.record.cross_length else length
         heads_kv = heads if self.record.shared_qk else heads_kv
@@ -90,15 +89,17 @@ class Subject:
     def call(self, query: Any, key: Any, value: Any, **options: Any) -> Any:
         """Call the method with arrays of the backend, small budgets and, where it draws, a seed.
 
-        Options are those of `nlattn.run`, and fields of the method.
+        The options are those of `nlattn.run` and fields of the method.
         """
         own = self.budgets() | {name: options.pop(name) for name in list(options) if name in self.method.options}
         seed = {} if self.record.deterministic else {"rng": 0}
         with self.backend.context():
             return self.function(self._with(**own), query, key, value, **(seed | options))
 
-    def __call__(self, query: Any, key: Any, value: Any, *, dtype: str = "float64", **options: Any) -> Any:
-        """Call the method with NumPy arrays in `dtype`; returns NumPy arrays."""
+    def __call__(
+        self, query: np.ndarray, key: np.ndarray, value: np.ndarray, *, dtype: str = "float64", **options: Any
+    ) -> Any:
+        """Call the method with NumPy arrays that are converted to `dtype`, and return NumPy arrays."""
         q, k, v = (self.backend.array(x, dtype) for x in (query, key, value))
         if options.get("attn_mask") is not None:
             mask = np.asarray(options["attn_mask"])
@@ -107,7 +108,7 @@ class Subject:
         out, lse = result if options.get("return_lse") else (result, None)
         lead = np.broadcast_shapes(query.shape[:-3], key.shape[:-3], value.shape[:-3])
         shape = (*lead, *query.shape[-3:-1])
-        # A partial stays in the dtype in which sums are formed, to be merged without rounding.
+        # Partials stay in the dtype in which sums are formed, so that they can be merged without rounding.
         xp = array_api_compat.array_namespace(q)
         wide = xp.float64 if dtype == "float64" else xp.float32
         assert_same_kind(out, q if lse is None else xp.astype(q, wide))
@@ -123,14 +124,15 @@ class Subject:
 class Check:
     """One property of a method on a backend: ``check(method, backend)`` raises AssertionError where it fails.
 
-    ``check(method, backend, function)`` calls ``function(method, query, key, value, ...)`` instead of `nlattn.run`.
+    ``check(method, backend, function)`` calls ``function(method, query, key, value, ...)`` in the place of
+    `nlattn.run`.
 
     Attributes
     ----------
     function : callable
         Takes a `Subject`.
     when : callable
-        Takes a Record and a Backend: whether the record promises (or denies) what is checked here.
+        Takes a Record and a Backend, and says whether the record promises (or denies) what is checked here.
     slow : bool
         Whether it takes more than a few seconds.
     """
@@ -149,7 +151,7 @@ class Check:
         return backend.library in record.namespaces and self.when(record, backend)
 
     def __call__(self, method: Method[Any], backend: Backend, function: Call = run) -> None:
-        """Run; raises unittest.SkipTest, which pytest reports as a skip, where the backend is not available."""
+        """Run the check. Without the backend, raise unittest.SkipTest, which pytest reports as a skip."""
         reason = backend.unavailable()
         if reason is not None:
             raise SkipTest(reason)
@@ -162,5 +164,5 @@ class Check:
 def check(
     when: Callable[[Record, Backend], bool] = lambda record, backend: True, *, slow: bool = False
 ) -> Callable[[Callable[[Subject], None]], Check]:
-    """Make a `Check` of a function of a `Subject`."""
+    """Make a `Check` of a function of a `Subject`; used as a decorator."""
     return lambda function: Check(function, when, slow)

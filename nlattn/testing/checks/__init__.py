@@ -1,1 +1,1 @@
-"""What every attention method promises: one file a promise, in functions of a `Subject`."""
+"""What attention methods promise, in functions of a `Subject`: one file for each kind of promise."""

@@ -17,18 +17,18 @@ __all__ = [
     "check_masks_refused",
 ]
 
-#: Leading sizes of the masks that a method honours, for an input of shape (2, 4, 24, S), and the full ones.
+#: The sizes of all axes but the last, for the masks that a method honours, with queries (2, 4, 24, E).
 SHAPES = {
     "keys": [(), (1,), (4, 1), (2, 1, 1), (2, 4, 1), (1, 4, 1)],
     "any": [(), (1,), (24,), (4, 24), (4, 1), (2, 1, 24), (2, 4, 24), (2, 1, 1), (1, 4, 1)],
 }
 
 
-def _masked(subject: Subject) -> tuple[Any, Any, Any, np.random.Generator]:
+def _masked(subject: Subject) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.random.Generator]:
     return *subject.draw(batch=(2,), heads=4, heads_kv=2, seed=3), np.random.default_rng(5)
 
 
-def _close(actual: Any, desired: Any) -> None:
+def _close(actual: np.ndarray, desired: np.ndarray) -> None:
     assert_close(actual, desired, rtol=ROUNDING["float64"], atol=ROUNDING["float64"])
 
 
@@ -38,28 +38,28 @@ def _rows(subject: Subject) -> tuple[int, ...]:
 
 @check(lambda record, backend: record.masks is not None)
 def check_mask_broadcasting(subject: Subject) -> None:
-    """Every mask gives what it gives when written out in full; a mask that allows everything changes nothing."""
+    """A mask of any shape gives what it gives when written out in full; one that allows everything changes nothing."""
     q, k, v, rng = _masked(subject)
     s = k.shape[-2]
-    for batch in ((2,), (3, 2)):
-        q, k, v = (np.broadcast_to(x, (*batch, *x.shape[1:])) for x in (q, k, v))
-        full = (*batch, 4, *_rows(subject), s)
-        for lead in SHAPES[subject.record.masks or ""]:
-            allowed = rng.random((*lead, s)) < 0.7
-            allowed[..., -1] = True
-            bias = np.where(allowed, rng.standard_normal((*lead, s)), -np.inf)
-            for mask in (allowed, bias):
-                _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
     plain = subject(q, k, v)
     for shape in ((), (1,), (s,), (1, 1), (1, 1, 1, 1)):
-        _close(subject(q, k, v, attn_mask=np.ones(shape, dtype=bool)), plain)
-        _close(subject(q, k, v, attn_mask=np.zeros(shape)), plain)
+        everything = np.ones(shape, dtype=bool) if len(shape) % 2 else np.zeros(shape)
+        _close(subject(q, k, v, attn_mask=everything), plain)
+    for axes, batch in enumerate(((2,), (3, 2))):
+        q, k, v = (np.broadcast_to(x, (*batch, *x.shape[1:])) for x in (q, k, v))
+        full = (*batch, 4, *_rows(subject), s)
+        for i, lead in enumerate(SHAPES[subject.record.masks or ""]):
+            mask = rng.random((*lead, s)) < 0.7
+            mask[..., -1] = True
+            if (i + axes) % 2:  # each shape is that of a boolean mask once, and of a floating one once
+                mask = np.where(mask, rng.standard_normal((*lead, s)), -np.inf)
+            _close(subject(q, k, v, attn_mask=mask), subject(q, k, v, attn_mask=np.broadcast_to(mask, full)))
     assert not np.any(subject(q, k, v, attn_mask=np.zeros(1, dtype=bool))), "a mask of one False does not mask"
 
 
 @check(lambda record, backend: record.masks is not None)
 def check_boolean_equals_infinite(subject: Subject) -> None:
-    """False and -inf are the same, with causality (where there is any) on top."""
+    """False and -inf mean the same, also together with causality."""
     q, k, v, rng = _masked(subject)
     allowed = rng.random((*_rows(subject), k.shape[-2])) < 0.6
     for causal in (False, True):
@@ -71,7 +71,7 @@ def check_boolean_equals_infinite(subject: Subject) -> None:
 
 @check(lambda record, backend: record.masks is not None)
 def check_masked_keys_have_no_influence(subject: Subject) -> None:
-    """What stands at a masked key does not matter; at another it does."""
+    """The key and value at a masked position have no influence, and those at others have some."""
     q, k, v, rng = _masked(subject)
     hidden = np.zeros(k.shape[-2], dtype=bool)
     hidden[[0, 7, 8, 22]] = True
@@ -90,20 +90,20 @@ def check_masked_keys_have_no_influence(subject: Subject) -> None:
 
 @check(lambda record, backend: record.masks is not None)
 def check_lowest_does_not_mask(subject: Subject) -> None:
-    """Only False and -inf mask: a row with the same finite bias at every key sees every key, down to finfo.min."""
+    """Only False and -inf mask: a row with the same finite bias at all keys sees all keys, down to finfo.min."""
     q, k, v, _ = _masked(subject)
     s = k.shape[-2]
     for dtype in ("float64", "float32"):
         limits = np.finfo(dtype)
-        for bias in (-1e4, -1e9, -1e12, -1e20, limits.min, 1e9, 1e20, limits.max):
+        for bias in (-1e4, -1e12, limits.min, 1e9, limits.max):
             mask = np.full((1, s), bias)
-            out = subject(q, k, v + 10.0, attn_mask=mask, dtype=dtype)
-            assert np.all(np.isfinite(out)), f"{dtype}: a bias of {bias:g} gives what is not finite"
+            out = subject(q, k, np.concatenate([v + 10.0, np.ones_like(v)], axis=-1), attn_mask=mask, dtype=dtype)
+            assert np.all(np.isfinite(out)), f"{dtype}: with a bias of {bias:g} the output is not finite"
+            out, ones = out[..., : v.shape[-1]], out[..., v.shape[-1] :]
             assert np.all(np.any(out != 0, axis=-1)), f"{dtype}: a bias of {bias:g} masks"
             if subject.record.rows_sum_to_one:
-                ones = subject(q, k, np.ones_like(v), attn_mask=mask, dtype=dtype)
                 assert_close(ones, np.ones_like(ones), rtol=1e-5)
-        # Beside keys without a bias such keys have no weight left, and no influence.
+        # Beside keys without a bias, keys with so low a bias have no weight that could be represented.
         mask = np.where(np.arange(s)[None] % 3 == 0, limits.min, 0.0)
         hidden = np.where(mask == 0, mask, -np.inf)
         if subject.record.family == "exact":
@@ -113,7 +113,7 @@ def check_lowest_does_not_mask(subject: Subject) -> None:
 
 @check()
 def check_blind_rows(subject: Subject) -> None:
-    """Rows that may attend to nothing are exactly 0, their log-sum-exp is -inf, and others do not notice them."""
+    """Rows that may attend to nothing are exactly 0, their log-sum-exp is -inf, and other rows are right."""
     q, k, v, rng = _masked(subject)
     s, record = k.shape[-2], subject.record
     lse = {"return_lse": True} if record.partial else {}
@@ -131,8 +131,9 @@ def check_blind_rows(subject: Subject) -> None:
         q = subject.draw(60, s, batch=(2,), heads=4, heads_kv=2)[0][..., :60, :]
         blind = np.broadcast_to(np.arange(60) < 60 - s, (2, 4, 60))
         cases += [(blind, {"is_causal": True})]
-    for dtype in subject.backend.dtypes:
-        for blind, options in cases:
+    for i, dtype in enumerate(subject.backend.dtypes):
+        # The first dtype meets all cases, the others one each.
+        for blind, options in cases if i == 0 else cases[i % max(1, len(cases)) :][:1]:
             rows = q[..., : blind.shape[-1], :]
             result = subject(rows, k, v, dtype=dtype, **options, **lse)
             out = result[0] if lse else result

@@ -1,4 +1,4 @@
-"""Check of the rows that a method computes on their own, before all of them are paid for."""
+"""Checks that some rows, computed alone, are those rows of the whole output."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["check_block_probe", "check_probe"]
 
 @check(lambda record, backend: record.probe == "rows")
 def check_probe(subject: Subject) -> None:
-    """`apply` on some rows gives those rows of the whole output, with masks and causality."""
+    """`apply` on some rows gives those rows of the whole output, also with masks and causality."""
     record, rng = subject.record, np.random.default_rng(4)
     q, k, v = subject.draw(batch=(2,), heads=4, heads_kv=2)
     s = k.shape[-2]
@@ -44,7 +44,7 @@ def check_probe(subject: Subject) -> None:
 
 @check(lambda record, backend: record.probe == "query-blocks")
 def check_block_probe(subject: Subject) -> None:
-    """Some blocks of rows are those rows of the whole output; other budgets need no new preparation."""
+    """Some blocks of rows are those rows of the whole output, and another budget needs no new preparation."""
     q, k, v = subject.draw(120, 150, batch=(2,), heads=4, heads_kv=2)
     method = subject.with_budgets(most=24)
     assert isinstance(method, BlockMethod), f"{type(method).__name__} is no BlockMethod"

@@ -1,4 +1,4 @@
-"""Checks of random numbers: one seed one result, no global state, as many streams as promised."""
+"""Checks of random numbers: a seed determines the result, no global state is used, and streams are as promised."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ __all__ = ["check_bad_seeds", "check_global_state", "check_repeatable", "check_s
 
 @check()
 def check_repeatable(subject: Subject) -> None:
-    """The same call gives the same bits; a call on other data in between does not matter."""
+    """The same call gives the same bits, also after a call on other data."""
     for dtype in ("float64", "float32"):
         arrays = subject.draw(100, 150, heads=4, heads_kv=2, ev=24)
         first = subject(*arrays, dtype=dtype)
@@ -24,7 +24,7 @@ def check_repeatable(subject: Subject) -> None:
 
 @check()
 def check_global_state(subject: Subject) -> None:
-    """No global random state is read or written, also with rng=None."""
+    """No global random state is read or written, also not with rng=None."""
     arrays = subject.draw(60, 80)
     state, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     options: list[dict[str, Any]] = [{}] if subject.record.deterministic else [{"rng": 3}, {"rng": None}]
@@ -37,7 +37,7 @@ def check_global_state(subject: Subject) -> None:
 
 @check(lambda record, backend: not record.deterministic)
 def check_seeds(subject: Subject) -> None:
-    """An int, its SeedSequence and a fresh Generator draw the same; a used Generator goes on; None is fresh."""
+    """An int, its SeedSequence and a new Generator draw the same; a used Generator goes on; None draws anew."""
     arrays = subject.draw(60, 80)
     makes: list[Callable[[], Any]] = [
         lambda: np.random.SeedSequence(5),
@@ -55,7 +55,7 @@ def check_seeds(subject: Subject) -> None:
 
 @check(lambda record, backend: not record.deterministic)
 def check_streams(subject: Subject) -> None:
-    """A call spawns one stream for each batch element and key-value head, and takes nothing else from the Generator."""
+    """A call spawns a stream for each batch element and key-value head, and draws nothing from the Generator itself."""
     generator = np.random.default_rng(5)
     before = generator.bit_generator.state
     subject(*subject.draw(60, 80, batch=(3,), heads=4, heads_kv=2), rng=generator)
@@ -66,7 +66,7 @@ def check_streams(subject: Subject) -> None:
 
 @check(lambda record, backend: not record.deterministic)
 def check_bad_seeds(subject: Subject) -> None:
-    """Negative integers, and what is no seed, are refused by name."""
+    """Negative integers and objects that are no seeds are refused by name."""
     arrays = [subject.backend.array(x) for x in subject.draw(60, 80)]
     for wrong in (1.5, True, "0", np.random.RandomState(0)):
         refuses(subject, TypeError, "rng", *arrays, rng=wrong)

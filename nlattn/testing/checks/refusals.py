@@ -1,4 +1,4 @@
-"""Checks of bad input: the kind of the exception, the argument that its sentence names, and no change to the inputs."""
+"""Checks of bad input: which exception is raised, that its sentence names the argument, and that no input changes."""
 
 from typing import Any
 
@@ -10,17 +10,18 @@ from nlattn.testing._suite import Subject, check
 __all__ = ["check_bad_budgets", "check_bad_shapes", "check_bad_types", "refuses"]
 
 
-def refuses(subject: Subject, kinds: type | tuple[type, ...], words: str, *arrays: Any, **options: Any) -> None:
-    """Assert that a call raises one of `kinds` with a sentence that contains `words`, and leaves its arrays alone."""
+def refuses(subject: Subject, kind: type, words: str | tuple[str, ...], *arrays: Any, **options: Any) -> None:
+    """Assert that a call raises an exception with a sentence that contains all `words`, and leaves its arrays alone."""
     before = [np.array(to_numpy(x)) if hasattr(x, "dtype") else x for x in arrays]
     error = None
     try:
         subject.call(*arrays, **options)
     except Exception as caught:
         error = caught
-    assert error is not None, f"nothing was raised, expected {kinds} with {words!r}"
-    assert isinstance(error, kinds), f"expected {kinds}, got {type(error).__name__}: {error}"
-    assert words in str(error), f"the sentence lacks {words!r}: {error}"
+    assert error is not None, f"nothing was raised, expected {kind} with {words!r}"
+    assert isinstance(error, kind), f"expected {kind}, got {type(error).__name__}: {error}"
+    for word in (words,) if isinstance(words, str) else words:
+        assert word in str(error), f"the sentence lacks {word!r}: {error}"
     for old, new in zip(before, arrays, strict=True):
         if hasattr(new, "dtype"):
             assert np.array_equal(old, to_numpy(new), equal_nan=old.dtype.kind == "f"), "an input was written to"
@@ -32,7 +33,7 @@ def _arrays(subject: Subject) -> list[Any]:
 
 @check()
 def check_bad_types(subject: Subject) -> None:
-    """Lists, integers, complex numbers, mixed dtypes and odd masks and scales: TypeError that names the argument."""
+    """Lists, integers, complex numbers, mixed dtypes, odd masks and odd scales raise a TypeError that names them."""
     names = ("query", "key", "value")
     for i, name in enumerate(names):
         arrays = _arrays(subject)
@@ -46,8 +47,8 @@ def check_bad_types(subject: Subject) -> None:
     arrays = _arrays(subject)
     for scale in ("0.5", 1j, [1.0]):
         refuses(subject, TypeError, "scale", *arrays, scale=scale)
-    for number in (float("nan"), float("inf")):
-        refuses(subject, ValueError, "scale", *arrays, scale=number)
+    for bad in (float("nan"), float("inf")):
+        refuses(subject, ValueError, "scale", *arrays, scale=bad)
     if subject.record.masks is not None:
         refuses(subject, TypeError, "attn_mask", *arrays, attn_mask=[[True] * arrays[1].shape[-2]])
         integers = subject.backend.array(np.ones((1, arrays[1].shape[-2])), "int64")
@@ -56,29 +57,29 @@ def check_bad_types(subject: Subject) -> None:
 
 @check()
 def check_bad_shapes(subject: Subject) -> None:
-    """Shapes that do not fit: ValueError that names the argument."""
+    """Shapes that do not fit raise a ValueError that names the argument."""
     array = subject.backend.array
     q, k, v = subject.draw(heads=4)
 
-    def bad(words: str, *arrays: Any, **options: Any) -> None:
+    def refuse(words: str, *arrays: np.ndarray, **options: Any) -> None:
         refuses(subject, ValueError, words, *(array(x) for x in arrays), **options)
 
-    bad("query", q[0, 0], k, v)
-    bad("query", q, k[..., :-1], v)
-    bad("value", q, k, v[:, :-1])
-    bad("value", q, k, v[:2])
-    bad("heads", q, k[:3], v[:3])
-    bad("heads", q[0], k, v)
-    bad("leading axes", np.stack([q, q]), np.stack([k, k, k]), np.stack([v, v, v]))
-    bad("feature", q[..., :0], k[..., :0], v)
+    refuse("query", q[0, 0], k, v)
+    refuse("query", q, k[..., :-1], v)
+    refuse("value", q, k, v[:, :-1])
+    refuse("value", q, k, v[:2])
+    refuse("heads", q, k[:3], v[:3])
+    refuse("heads", q[0], k, v)
+    refuse("leading axes", np.stack([q, q]), np.stack([k, k, k]), np.stack([v, v, v]))
+    refuse("feature", q[..., :0], k[..., :0], v)
     if subject.record.masks is not None:
         s = k.shape[-2]
         for shape in ((1, s + 1), (3, 1, s), (2, 4, 1, s)):
-            bad("attn_mask", q, k, v, attn_mask=array(np.ones(shape, dtype=bool)))
-        for number in (np.nan, np.inf):
+            refuse("attn_mask", q, k, v, attn_mask=array(np.ones(shape, dtype=bool)))
+        for bad in (np.nan, np.inf):
             bias = np.zeros((1, s))
-            bias[0, 2] = number
-            bad("attn_mask", q, k, v, attn_mask=array(bias))
+            bias[0, 2] = bad
+            refuse("attn_mask", q, k, v, attn_mask=array(bias))
 
 
 @check(lambda record, backend: bool(record.budgets))

@@ -1,4 +1,4 @@
-"""Checks of shapes: leading axes, lengths, feature counts, grouped queries."""
+"""Checks of shapes: leading axes, lengths, numbers of features, grouped queries."""
 
 import itertools
 from typing import Any
@@ -21,11 +21,11 @@ __all__ = [
     "check_value_features",
 ]
 
-#: Lengths at which blocks, segments and rounds break.
+#: Lengths around those at which blocks and segments end.
 LENGTHS = (0, 1, 2, 31, 33, 63, 65, 127)
 
 
-def _close(actual: Any, desired: Any) -> None:
+def _close(actual: np.ndarray, desired: np.ndarray) -> None:
     assert_close(actual, desired, rtol=ROUNDING["float64"], atol=ROUNDING["float64"])
 
 
@@ -36,42 +36,42 @@ def _options(subject: Subject) -> list[dict[str, Any]]:
 
 @check()
 def check_leading_axes(subject: Subject) -> None:
-    """None, heads, batch, two batch axes: the shape is right, and the numbers do not depend on axes of size 1."""
+    """Any number of leading axes is right: those of size 1 change no number, and two are one of their product."""
     for options in _options(subject):
-        q, k, v = subject.draw(heads=None)
-        plain = subject(q, k, v, **options)
+        arrays = subject.draw(heads=None)
+        plain = subject(*arrays, **options)
         for lead in ((1,), (1, 1), (1, 1, 1)):
-            _close(
-                subject(*(x.reshape(*lead, *x.shape) for x in (q, k, v)), **options), plain.reshape(*lead, *plain.shape)
-            )
-        for batch in ((), (3,), (2, 3)):
-            assert subject(*subject.draw(batch=batch), **options).shape == (*batch, 2, 24, 5)
+            out = subject(*(x.reshape(*lead, *x.shape) for x in arrays), **options)
+            _close(out, plain.reshape(*lead, *plain.shape))
+        arrays = subject.draw(batch=(2, 3))
+        out = subject(*arrays, **options)
+        assert out.shape == (2, 3, 2, 24, 5)
+        _close(out.reshape(6, 2, 24, 5), subject(*(x.reshape(6, *x.shape[2:]) for x in arrays), **options))
 
 
 @check()
 def check_batch_equals_loop(subject: Subject) -> None:
-    """No batch element or key-value head influences another; a loop that shares one Generator draws the same."""
-    q, k, v = subject.draw(batch=(2, 2), heads=4, heads_kv=2)
-    k[1, 0] *= 20  # a loud neighbour
+    """No batch element or key-value head influences another, and a loop that shares one Generator draws the same."""
+    q, k, v = subject.draw(batch=(2,), heads=4, heads_kv=2)
+    k[1, 0] *= 20  # a batch element and head with scores far larger than those of its neighbours
 
     def shared() -> dict[str, Any]:
         return {} if subject.record.deterministic else {"rng": np.random.default_rng(7)}
 
     for options in _options(subject):
         whole, rng = subject(q, k, v, **options, **shared()), shared()
-        for b in itertools.product(range(2), range(2)):
+        for b in range(2):
             _close(subject(q[b], k[b], v[b], **options, **rng), whole[b])
         rng = shared()
-        for b in itertools.product(range(2), range(2)):
-            for g in range(2):
-                heads = slice(2 * g, 2 * g + 2)
-                part = subject(q[b][heads], k[b][g : g + 1], v[b][g : g + 1], **options, **rng)
-                _close(part, whole[b][heads])
+        for b, g in itertools.product(range(2), range(2)):
+            heads = slice(2 * g, 2 * g + 2)
+            part = subject(q[b, heads], k[b, g : g + 1], v[b, g : g + 1], **options, **rng)
+            _close(part, whole[b, heads])
 
 
 @check()
 def check_broadcast_batch(subject: Subject) -> None:
-    """Leading axes of size 1, or absent, in keys and values broadcast against those of the queries, and the reverse."""
+    """Leading axes of keys and values that are 1 or absent broadcast against those of the queries, and the reverse."""
     q, k, v = subject.draw(batch=(3,))
     if subject.record.shared_qk:
         return
@@ -97,7 +97,7 @@ def check_grouped_queries(subject: Subject) -> None:
 
 @check()
 def check_value_features(subject: Subject) -> None:
-    """Ev differs from E, down to 1 and 0; columns of the values do not mix where the method is linear in them."""
+    """Ev may differ from E, down to 1 and 0. Columns of the values do not mix if the method is linear in them."""
     q, k, v = subject.draw(ev=17)
     whole = subject(q, k, v)
     for columns in (slice(1), slice(3, 9)):
@@ -122,7 +122,7 @@ def check_empty_axes(subject: Subject) -> None:
 
 @check()
 def check_lengths(subject: Subject) -> None:
-    """Any L and S: the output is finite, 0 where a row sees nothing, and in the hull of the values where promised."""
+    """For any L and S the output is finite, 0 where a row sees nothing, and in the hull of the values if promised."""
     for (i, length), (j, s) in itertools.product(enumerate(LENGTHS), enumerate(LENGTHS)):
         if (i + j) % 3 and i != j:
             continue  # each length meets shorter, equal and longer ones
@@ -143,7 +143,7 @@ def check_lengths(subject: Subject) -> None:
 
 @check(lambda record, backend: not record.cross_length)
 def check_cross_length_refused(subject: Subject) -> None:
-    """A method for L = S alone says so."""
+    """A method that needs L = S raises NotImplementedError for other lengths."""
     rng = np.random.default_rng(0)
     q, k = (subject.backend.array(rng.standard_normal((2, n, 8))) for n in (24, 40))
     refuses(subject, NotImplementedError, subject.name, q, k, k)

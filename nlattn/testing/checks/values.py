@@ -12,8 +12,8 @@ from nlattn.testing._suite import Subject, check
 __all__ = ["check_equal_keys", "check_unusual_values", "unusual"]
 
 
-def unusual(q: Any, k: Any, v: Any) -> dict[str, tuple[Any, Any, Any]]:
-    """Inputs by name, made from ordinary ones."""
+def unusual(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Unusual inputs by name, made from ordinary ones."""
     rng = np.random.default_rng(11)
     logit = np.abs(q @ np.swapaxes(k, -1, -2)).max() * q.shape[-1] ** -0.5
     cluster = 0.01 * k
@@ -43,40 +43,39 @@ def unusual(q: Any, k: Any, v: Any) -> dict[str, tuple[Any, Any, Any]]:
 
 @check()
 def check_unusual_values(subject: Subject) -> None:
-    """The output is finite, in the hull where promised, exact where the budget allows; no warning."""
+    """The output is finite and without a warning, in the hull if promised, and right if the method is exact."""
     arrays = subject.draw(48, 63)
-    causal = [{"is_causal": True}] if subject.record.causal is not None else []
-    for dtype in ("float64", "float32"):
+    causal: list[dict[str, Any]] = [{"is_causal": True}] if subject.record.causal is not None else []
+    exact = subject.record.family == "exact"
+    # Approximations meet these values in float32 alone, where they are the most unusual.
+    for dtype in ("float64", "float32") if exact else ("float32",):
         for name, (q, k, v) in unusual(*arrays).items():
             if subject.record.shared_qk:
                 k = q[..., : k.shape[-2], :]
             q, k, v = (x.astype(dtype) for x in (q, k, v))
-            for options in [{}, *causal] if dtype == "float64" else [{}]:
+            for options in [{}, *causal]:
                 out = subject(q, k, v, dtype=dtype, **options)
                 assert np.all(np.isfinite(out)), f"{name}, {dtype}, {options}: the output is not finite"
                 if subject.record.convex:
                     slack = 1e-5 * np.abs(v).max()
                     inside = (out >= v.min(-2, keepdims=True) - slack) & (out <= v.max(-2, keepdims=True) + slack)
                     assert np.all(inside), f"{name}, {dtype}, {options}: the output leaves the hull"
-                exact: dict[str, Any] = subject.exact_budgets(48, 63)
-                if exact or subject.record.family == "exact":
-                    wanted = dense_attention(q, k, v, **options).out
-                    out = subject(q, k, v, dtype=dtype, **options, **exact)
-                    size = float(np.abs(v).max())
+                if exact:
                     scores = float(np.abs(q.astype(float) @ np.swapaxes(k, -1, -2).astype(float)).max()) * 8**-0.5
-                    eps = float(np.finfo(dtype).eps)
-                    least = 64 * float(np.finfo(dtype).smallest_subnormal)
-                    assert_close(out.astype(float), wanted, rtol=0, atol=size * eps * (20 + 10 * scores) + least)
+                    allowed = float(np.abs(v).max()) * float(np.finfo(dtype).eps) * (20 + 10 * scores)
+                    allowed += 64 * float(np.finfo(dtype).smallest_subnormal)
+                    wanted = dense_attention(q, k, v, is_causal=bool(options)).out
+                    assert_close(out.astype(float), wanted, rtol=0, atol=allowed)
 
 
 def _samples(record: Record) -> bool:
-    """Whether a key may stand for others."""
+    """Whether drawn keys stand for others, so that equal keys may have different weights."""
     return any(budget.name == "samples" for budget in record.budgets)
 
 
 @check(lambda record, backend: record.rows_sum_to_one and not record.shared_qk and not _samples(record))
 def check_equal_keys(subject: Subject) -> None:
-    """Equal keys give equal weights: where every key is met, the mean of the values; where not, of those that are."""
+    """Equal keys have equal weights: the output is the mean of the values of the keys that are met."""
     q, k, _ = subject.draw()
     k = np.broadcast_to(k[..., :1, :], k.shape)
     eye = np.broadcast_to(np.eye(k.shape[-2]), (*k.shape[:-1], k.shape[-2]))
