@@ -1,28 +1,20 @@
 """HyperAttention: blocks of similar keys, and a uniform sample of the others."""
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_integer
 from nlattn.arrays.guards import nonzero
-from nlattn.arrays.random import children
 from nlattn.arrays.typing import Array, RngLike
-from nlattn.attend.halving import Halves, attend_to_halves, prepare_halves
-from nlattn.attend.sampled_rest import attend_to_blocks_and_samples
-from nlattn.methods.method import Method, run
+from nlattn.methods.method import run
 from nlattn.methods.record import Budget, Record
-from nlattn.problem.partials import Partial
-from nlattn.problem.problem import Problem
-from nlattn.select.sampled_keys import BlocksAndSamples, choose_blocks_and_samples, squared_norms
+from nlattn.methods.sampled import SAMPLED_BOUNDS, SampledMethod, Variant
+from nlattn.select.sampled_keys import Importance, squared_norms
 
 __all__ = ["Hyper", "hyper_attention"]
 
 Sampling = Literal["uniform", "values"]
-Variant = Literal["nlattn", "paper"]
 
 
 def hyper_attention(
@@ -122,7 +114,7 @@ def hyper_attention(
 
 
 @dataclass(frozen=True)
-class Hyper(Method[Halves[BlocksAndSamples | None]]):
+class Hyper(SampledMethod):
     """See `hyper_attention`."""
 
     record = Record(
@@ -144,52 +136,20 @@ class Hyper(Method[Halves[BlocksAndSamples | None]]):
         key_permutation=False,
         deterministic=False,
         probe="full",
-        bounds=(
-            "normaliser_mean",
-            "normaliser_variance",
-            "normaliser_variance_limit",
-            "normaliser_deviation",
-            "normaliser_perturbation",
-            "ratio_identity",
-            "ratio_variance",
-            "ratio_error",
-            "sampled_attention_spectral",
-        ),
+        bounds=SAMPLED_BOUNDS,
     )
 
-    bucket_size: int = 256
-    samples: int = 256
     sampling: Sampling = "uniform"
-    bits: int = 7
-    variant: Variant = "nlattn"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("bits", self.bits, most=62, why="the bits of an int64")
 
     @property
     def claims(self) -> Record:
         """If the probabilities depend on the values, the output is not linear in them."""
         return replace(self.record, linear=self.sampling == "uniform")
 
-    def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
-        """Hash, sort and draw, once or for each level of the causal form."""
-        b, _, g, _, _ = problem.shape
-        choose = partial(
-            choose_blocks_and_samples,
-            generators=children(rng, b * g),
-            size=self.bucket_size,
-            samples=self.samples,
-            bits=self.bits,
-            importance=_half_by_values if self.sampling == "values" else None,
-            paper=self.variant == "paper",
-        )
-        # A half with no more keys than a row would meet in it costs no more when it is met exactly.
-        return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
-
-    def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
-        """Attention to blocks and samples, and with causality to exact stretches."""
-        return attend_to_halves(rows, state, attend_to_blocks_and_samples)
+    @property
+    def importance(self) -> Importance | None:
+        """Equal probabilities, or half of them in proportion to squared norms of values."""
+        return _half_by_values if self.sampling == "values" else None
 
 
 def _half_by_values(value: Array, count: Array) -> Array:

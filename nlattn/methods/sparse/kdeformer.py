@@ -1,27 +1,18 @@
 """KDEformer: blocks of similar keys, and keys drawn by the norms of their values."""
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from array_api_compat import array_namespace
 
-from nlattn.arrays.arguments import check_integer
 from nlattn.arrays.guards import nonzero
-from nlattn.arrays.random import children
 from nlattn.arrays.typing import Array, RngLike
-from nlattn.attend.halving import Halves, attend_to_halves, prepare_halves
-from nlattn.attend.sampled_rest import attend_to_blocks_and_samples
-from nlattn.methods.method import Method, run
+from nlattn.methods.method import run
 from nlattn.methods.record import Budget, Record
-from nlattn.problem.partials import Partial
-from nlattn.problem.problem import Problem
-from nlattn.select.sampled_keys import BlocksAndSamples, choose_blocks_and_samples, squared_norms
+from nlattn.methods.sampled import SAMPLED_BOUNDS, SampledMethod, Variant
+from nlattn.select.sampled_keys import Importance, squared_norms
 
 __all__ = ["KDEformer", "kdeformer_attention"]
-
-Variant = Literal["nlattn", "paper"]
 
 
 def kdeformer_attention(
@@ -114,7 +105,7 @@ def kdeformer_attention(
 
 
 @dataclass(frozen=True)
-class KDEformer(Method[Halves[BlocksAndSamples | None]]):
+class KDEformer(SampledMethod):
     """See `kdeformer_attention`."""
 
     record = Record(
@@ -137,46 +128,15 @@ class KDEformer(Method[Halves[BlocksAndSamples | None]]):
         key_permutation=False,
         deterministic=False,
         probe="full",
-        bounds=(
-            "normaliser_mean",
-            "normaliser_variance",
-            "normaliser_variance_limit",
-            "normaliser_deviation",
-            "normaliser_perturbation",
-            "ratio_identity",
-            "ratio_variance",
-            "ratio_error",
-            "sampled_attention_spectral",
-        ),
+        bounds=SAMPLED_BOUNDS,
     )
 
     bucket_size: int = 64
-    samples: int = 256
-    bits: int = 7
-    variant: Variant = "nlattn"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("bits", self.bits, most=62, why="the bits of an int64")
-
-    def prepare(self, problem: Problem, rng: np.random.Generator) -> Halves[BlocksAndSamples | None]:
-        """Hash, sort and draw, once or for each level of the causal form."""
-        b, _, g, _, _ = problem.shape
-        choose = partial(
-            choose_blocks_and_samples,
-            generators=children(rng, b * g),
-            size=self.bucket_size,
-            samples=self.samples,
-            bits=self.bits,
-            importance=_official if self.variant == "paper" else _relative_norms,
-            paper=self.variant == "paper",
-        )
-        # A half with no more keys than a row would meet in it costs no more when it is met exactly.
-        return prepare_halves(problem, 2 * (self.bucket_size + self.samples), choose)
-
-    def apply(self, state: Halves[BlocksAndSamples | None], rows: Problem) -> Partial:
-        """Attention to blocks and samples, and with causality to exact stretches."""
-        return attend_to_halves(rows, state, attend_to_blocks_and_samples)
+    @property
+    def importance(self) -> Importance:
+        """Norms of the values."""
+        return _official if self.variant == "paper" else _relative_norms
 
 
 def _relative_norms(value: Array, count: Array) -> Array:
