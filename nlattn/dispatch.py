@@ -13,26 +13,74 @@ import functools
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ParamSpec, TypeVar, cast
+from dataclasses import dataclass
+from types import MappingProxyType, ModuleType
+from typing import Literal, ParamSpec, TypeAlias, TypeVar, cast, get_args
 
+from nlattn.arrays.arguments import check_choice
 from nlattn.errors import BackendUnavailable, PerformanceWarning
 
-__all__ = ["BACKENDS", "backend_name", "kernel", "use_backend"]
+__all__ = ["BACKENDS", "Backend", "BackendName", "backend_name", "kernel", "use_backend"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Backend name -> the array type that it serves, and the module that it needs.
-BACKENDS: dict[str, tuple[str, str]] = {"numba_cpu": ("numpy.ndarray", "numba")}
+#: What `use_backend` takes: a backend, or the generic versions of all kernels.
+BackendName: TypeAlias = Literal["generic", "numba_cpu"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """What is known of a backend before it is imported.
+
+    Attributes
+    ----------
+    name : str
+        That of its package in ``nlattn.backends``.
+    serves : str
+        The type of the arrays that it works on, by module and name.
+    needs : str
+        The package that it cannot do without.
+    thread_count : str
+        The function without arguments, in a module of its package, that returns how many threads share its work:
+        ``"module:function"``.
+    """
+
+    name: str
+    serves: str
+    needs: str
+    thread_count: str
+
+    def package(self) -> ModuleType:
+        """Its package, imported."""
+        return importlib.import_module(f"nlattn.backends.{self.name}")
+
+    def threads(self) -> int:
+        """How many threads share its work."""
+        module, function = self.thread_count.split(":")
+        return int(getattr(importlib.import_module(f"nlattn.backends.{self.name}.{module}"), function)())
+
+    def kernel(self, name: str) -> Callable[..., object] | None:
+        """Its version of a kernel, or None where it has none."""
+        path = f"nlattn.backends.{self.name}.kernels.{name}"
+        if importlib.util.find_spec(path) is None:
+            return None
+        return cast("Callable[..., object]", getattr(importlib.import_module(path), name))
+
+
+_ALL = (Backend(name="numba_cpu", serves="numpy.ndarray", needs="numba", thread_count="runtime.pool:threads"),)
+
+#: The backends by name.
+BACKENDS: Mapping[str, Backend] = MappingProxyType({backend.name: backend for backend in _ALL})
 
 _FORCED: ContextVar[str | None] = ContextVar("nlattn_backend", default=None)
 
 
 @contextmanager
-def use_backend(name: str) -> Iterator[None]:
+def use_backend(name: BackendName) -> Iterator[None]:
     """Run the kernels inside a ``with`` block on the named backend.
 
     Parameters
@@ -54,11 +102,9 @@ def use_backend(name: str) -> Iterator[None]:
     ...     nlattn.exact_attention(q, q, q).shape
     (4, 8)
     """
+    check_choice("backend", name, get_args(BackendName))
     if name != "generic":
-        if name not in BACKENDS:
-            allowed = ", ".join(repr(b) for b in ["generic", *BACKENDS])
-            raise ValueError(f"backend must be one of {allowed}, got {name!r}")
-        _load(name, required=True)
+        _available(BACKENDS[name], required=True)
     token = _FORCED.set(name)
     try:
         yield
@@ -72,8 +118,9 @@ def backend_name(array_type: type) -> str:
     if forced is None:
         return _default_backend(array_type)
     if forced != "generic" and _serving(array_type) != forced:
+        got = f"{array_type.__module__}.{array_type.__name__}"
         raise BackendUnavailable(
-            f"backend {forced!r} works on {BACKENDS[forced][0]}, got {array_type.__module__}.{array_type.__name__}; "
+            f"backend {forced!r} works on {BACKENDS[forced].serves}, got {got}; "
             "convert the arrays yourself or use another backend"
         )
     return forced
@@ -85,12 +132,7 @@ def kernel(generic: Callable[P, R]) -> Callable[P, R]:
 
     @functools.cache
     def implementation(backend: str) -> Callable[P, R] | None:
-        if backend == "generic":
-            return None
-        path = f"nlattn.backends.{backend}.kernels.{name}"
-        if importlib.util.find_spec(path) is None:
-            return None
-        return cast("Callable[P, R]", getattr(importlib.import_module(path), name))
+        return None if backend == "generic" else cast("Callable[P, R] | None", BACKENDS[backend].kernel(name))
 
     @functools.wraps(generic)
     def dispatched(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -107,18 +149,20 @@ def kernel(generic: Callable[P, R]) -> Callable[P, R]:
 @functools.cache
 def _serving(array_type: type) -> str:
     names = {f"{t.__module__}.{t.__qualname__}" for t in array_type.__mro__}
-    return next((backend for backend, (served, _) in BACKENDS.items() if served in names), "generic")
+    return next((backend.name for backend in BACKENDS.values() if backend.serves in names), "generic")
 
 
 @functools.cache
 def _default_backend(array_type: type) -> str:
     name = _serving(array_type)
-    return name if name == "generic" or _load(name, required=False) else "generic"
+    return name if name == "generic" or _available(BACKENDS[name], required=False) else "generic"
 
 
-def _load(name: str, *, required: bool) -> Any:
+def _available(backend: Backend, *, required: bool) -> bool:
+    """Whether the backend can be imported; where it cannot, the reason is raised or warned of."""
     try:
-        return importlib.import_module(f"nlattn.backends.{name}")
+        backend.package()
+        return True
     except ModuleNotFoundError as error:
         if error.name == "nlattn.backends":
             raise BackendUnavailable(
@@ -130,11 +174,11 @@ def _load(name: str, *, required: bool) -> Any:
         reason = error
     if required:
         raise BackendUnavailable(
-            f"backend {name!r} cannot be used: {reason}; install {BACKENDS[name][1]!r} or use another backend"
+            f"backend {backend.name!r} cannot be used: {reason}; install {backend.needs!r} or use another backend"
         ) from reason
     warnings.warn(
-        f"backend {name!r} cannot be used ({reason}); the slower generic kernels run instead",
+        f"backend {backend.name!r} cannot be used ({reason}); the slower generic kernels run instead",
         PerformanceWarning,
         stacklevel=5,
     )
-    return None
+    return False

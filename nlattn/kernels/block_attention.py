@@ -1,12 +1,16 @@
 """Softmax attention of blocks of query rows over ranges of keys."""
 
-from typing import Any
+from typing import NamedTuple
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import finite_or_zero
 from nlattn.arrays.host import concrete_or, to_float
 from nlattn.arrays.precision import accumulator
+from nlattn.arrays.rows import take_for_heads
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
+from nlattn.kernels._softmax import absorb, finish, join_rows, resume, see_nothing
 
 __all__ = ["block_attention"]
 
@@ -16,21 +20,21 @@ NUMBERS = 1 << 22
 
 @kernel
 def block_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    begin: Any,
-    end: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    begin: Array,
+    end: Array,
     *,
     scale: float,
     size: int,
-    start: Any = None,
-    stop: Any = None,
-    position: Any = None,
-    weight: Any = None,
-    met: tuple[Any, Any] | None = None,
-    initial: tuple[Any, Any] | None = None,
-) -> tuple[Any, Any]:
+    start: Array | None = None,
+    stop: Array | None = None,
+    position: Array | None = None,
+    weight: Array | None = None,
+    met: tuple[Array, Array] | None = None,
+    initial: tuple[Array, Array] | None = None,
+) -> tuple[Array, Array]:
     """Each block of consecutive query rows attends to its own few ranges of consecutive keys.
 
     Sorting turns index sets into ranges: callers order queries and keys such that what belongs together is contiguous.
@@ -70,89 +74,100 @@ def block_attention(
     xp = array_namespace(query, key, value)
     dtype = accumulator(xp, query.dtype)
     b, h, length, e = query.shape
-    g, s, ev = key.shape[1], key.shape[2], value.shape[3]
+    s, ev = key.shape[2], value.shape[3]
     blocks, ranges = begin.shape[2:]
-    size = max(1, min(size, length))
+    if initial is None:
+        seen = see_nothing(query, ev, dtype)
+    else:
+        out, lse = (xp.astype(x, dtype, copy=False) for x in initial)
+        seen = xp.where(lse[..., None] == -xp.inf, xp.zeros_like(out), out), lse
     begin, end = xp.astype(begin, xp.int64, copy=False), xp.astype(end, xp.int64, copy=False)
-    if initial is not None:
-        blind = initial[1] == -xp.inf
-        rest = xp.astype(initial[0], dtype, copy=False)
-        initial = xp.where(blind[..., None], xp.zeros_like(rest), rest), xp.astype(initial[1], dtype, copy=False)
     widest = int(to_float(xp.max(end - begin))) if 0 not in (b, length, s, ranges) else 0
     if widest <= 0:
-        if initial is not None:
-            return initial
-        out = xp.zeros((b, h, length, ev), dtype=dtype, device=query.device)
-        return out, xp.full((b, h, length), -xp.inf, dtype=dtype, device=query.device)
-    at = _Gather(xp, b, h, g)
-    place = xp.arange(widest, dtype=begin.dtype, device=begin.device)
+        return seen
+    keys = _Keys(key, value, position, weight, None if met is None else met[1])
+    size = max(1, min(size, length))
     step = max(1, NUMBERS // (b * h * max(size * widest, widest * max(e, ev), size * max(e, ev))))
-    outs, lses = [], []
+    parts = []
     for t0 in range(0, blocks, step):
         t1 = min(t0 + step, blocks)
         # Rows past the last one repeat it, and are cut off.
-        rows = xp.clip(xp.arange(t0 * size, t1 * size, dtype=begin.dtype, device=begin.device), None, length - 1)
-        shape = (b, h, t1 - t0, size)
-
-        def blocked(array: Any, rows: Any = rows, shape: Any = shape) -> Any:
-            return xp.reshape(xp.take(array, rows, axis=2), (*shape, *array.shape[3:]))
-
-        q = xp.astype(blocked(query), dtype) * scale
-        edges = [None if x is None else blocked(x)[..., None] for x in (start, stop)]
-        codes = None if met is None else blocked(met[0])[..., None, :]
-        if initial is None:
-            acc = xp.zeros((*shape, ev), dtype=dtype, device=query.device)
-            top = xp.full((*shape, 1), -xp.inf, dtype=dtype, device=query.device)
-            total = xp.zeros((*shape, 1), dtype=dtype, device=query.device)
-        else:
-            acc, top = blocked(initial[0]), blocked(initial[1])[..., None]
-            total = xp.where(top == -xp.inf, xp.zeros_like(top), xp.ones_like(top))
-        for w in range(ranges):
-            index = begin[:, :, t0:t1, w, None] + place
-            inside = index < end[:, :, t0:t1, w, None]
-            if not concrete_or(xp.any(inside), otherwise=True):
-                continue
-            index = xp.where(inside, index, xp.zeros_like(index))
-            scores = q @ xp.matrix_transpose(xp.astype(at(key, index), dtype))
-            seen = inside[..., None, :]
-            if position is not None:
-                there = at(position[..., None], index)[..., None, :, 0]
-                seen = seen & (there >= edges[0]) & (there < edges[1])
-            if weight is not None:
-                own = xp.astype(at(weight[..., None], index)[..., None, :, 0], dtype)
-                seen = seen & (own != -xp.inf)
-                scores = scores + xp.where(own == -xp.inf, xp.zeros_like(own), own)
-            if met is not None:
-                seen = seen & ~xp.any(codes == at(met[1], index)[..., None, :, :], axis=-1)
-            scores = xp.where(seen, scores, -xp.inf)
-            new_top = xp.maximum(top, xp.max(scores, axis=-1, keepdims=True))
-            # A row that has seen nothing yet has top = -inf; inf - inf must not arise, nor in a gradient.
-            safe = xp.where(new_top == -xp.inf, xp.zeros_like(new_top), new_top)
-            weights, decay = xp.exp(scores - safe), xp.exp(top - safe)
-            total = total * decay + xp.sum(weights, axis=-1, keepdims=True)
-            acc = acc * decay + weights @ xp.astype(at(value, index), dtype)
-            top = new_top
-        empty = total == 0
-        total = xp.where(empty, xp.ones_like(total), total)
-        safe = xp.where(empty, xp.zeros_like(top), top)
-        outs.append(xp.reshape(acc / total, (b, h, (t1 - t0) * size, ev)))
-        lses.append(xp.reshape(xp.where(empty, -xp.inf, safe + xp.log(total)), (b, h, (t1 - t0) * size)))
-    out = outs[0] if len(outs) == 1 else xp.concat(outs, axis=2)
-    lse = lses[0] if len(lses) == 1 else xp.concat(lses, axis=2)
+        numbers = xp.arange(t0 * size, t1 * size, dtype=begin.dtype, device=begin.device)
+        cut = _Cut(xp.clip(numbers, None, length - 1), (b, h, t1 - t0, size))
+        rows = _Rows(
+            cut(xp.astype(query, dtype)) * scale,
+            None if start is None else cut(start)[..., None],
+            None if stop is None else cut(stop)[..., None],
+            None if met is None else cut(met[0])[..., None, :],
+        )
+        out, lse = _blocks(rows, keys, begin[:, :, t0:t1, :], end[:, :, t0:t1, :], widest, (cut(seen[0]), cut(seen[1])))
+        parts.append((xp.reshape(out, (b, h, (t1 - t0) * size, ev)), xp.reshape(lse, (b, h, (t1 - t0) * size))))
+    out, lse = join_rows(parts)
     return out[:, :, :length, :], lse[:, :, :length]
 
 
-class _Gather:
-    """array (B, G, S, c) at index (B, H, ...), as (B, H, ..., c)."""
+class _Keys(NamedTuple):
+    """Keys with what stands beside them: positions, log-weights, codes."""
 
-    def __init__(self, xp: Any, b: int, h: int, g: int) -> None:
-        self.xp, self.b, self.h, self.g = xp, b, h, g
+    key: Array
+    value: Array
+    position: Array | None
+    weight: Array | None
+    code: Array | None
 
-    def __call__(self, array: Any, index: Any) -> Any:
-        xp, h, g = self.xp, self.h, self.g
-        s, c = array.shape[2:]
-        lead = xp.arange(self.b * h, dtype=index.dtype, device=index.device)
-        group = lead // h * g + lead % h // (h // g)
-        flat = index + xp.reshape(group * s, (self.b, h, *(1,) * (index.ndim - 2)))
-        found = xp.take(xp.reshape(array, (self.b * g * s, c)), xp.reshape(flat, (-1,)), axis=0)
-        return xp.reshape(found, (*index.shape, c))
+
+class _Rows(NamedTuple):
+    """Rows by block (B, H, T, size, ...): scaled queries, limits of positions, codes."""
+
+    query: Array
+    start: Array | None
+    stop: Array | None
+    code: Array | None
+
+
+class _Cut:
+    """array (B, H, L, ...), by blocks of rows: (B, H, T, size, ...)."""
+
+    def __init__(self, rows: Array, shape: tuple[int, ...]) -> None:
+        self.rows, self.shape = rows, shape
+
+    def __call__(self, array: Array) -> Array:
+        xp = array_namespace(array)
+        return xp.reshape(xp.take(array, self.rows, axis=2), (*self.shape, *array.shape[3:]))
+
+
+def _blocks(
+    rows: _Rows, keys: _Keys, begin: Array, end: Array, widest: int, seen: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Some blocks, all of whose ranges are at most `widest` keys long, with what their rows have already seen."""
+    xp = array_namespace(rows.query)
+    online = resume(*seen)
+    place = xp.arange(widest, dtype=begin.dtype, device=begin.device)
+    for w in range(begin.shape[3]):
+        index = begin[:, :, :, w, None] + place
+        inside = index < end[:, :, :, w, None]
+        if not concrete_or(xp.any(inside), otherwise=True):
+            continue
+        index = xp.where(inside, index, xp.zeros_like(index))
+        key, value = (xp.astype(_gather(x, index), rows.query.dtype) for x in (keys.key, keys.value))
+        scores = rows.query @ xp.matrix_transpose(key)
+        visible = inside[..., None, :]
+        if keys.position is not None:
+            position = _gather(keys.position, index)[..., None, :]
+            visible = visible & (position >= rows.start) & (position < rows.stop)
+        if keys.weight is not None:
+            weight = xp.astype(_gather(keys.weight, index), rows.query.dtype)[..., None, :]
+            visible, scores = visible & (weight != -xp.inf), scores + finite_or_zero(weight)
+        if keys.code is not None:
+            code = _gather(keys.code, index)[..., None, :, :]
+            visible = visible & ~xp.any(rows.code == code, axis=-1)
+        online = absorb(online, xp.where(visible, scores, -xp.inf), value)
+    return finish(online)
+
+
+def _gather(array: Array, index: Array) -> Array:
+    """array (B, G, S, ...) at index (B, H, T, m), as (B, H, T, m, ...)."""
+    xp = array_namespace(array)
+    b, h, blocks, m = index.shape
+    found = take_for_heads(array, xp.reshape(index, (b, h, blocks * m)))
+    return xp.reshape(found, (b, h, blocks, m, *array.shape[3:]))

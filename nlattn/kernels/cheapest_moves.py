@@ -1,16 +1,15 @@
 """What it costs least to move a point from one cluster to another."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["cheapest_moves"]
 
 
 @kernel
-def cheapest_moves(costs: Any, labels: Any, most: int) -> tuple[Any, Any]:
+def cheapest_moves(costs: Array, labels: Array, most: int) -> tuple[Array, Array]:
     """For each pair of clusters a, b the point i of a with the least costs[i, b] - costs[i, a].
 
     Parameters
@@ -31,8 +30,8 @@ def cheapest_moves(costs: Any, labels: Any, most: int) -> tuple[Any, Any]:
     """
     xp = array_namespace(costs, labels)
     n, k = costs.shape[-2:]
-    numbers = xp.arange(k, dtype=labels.dtype, device=labels.device)
-    counts = xp.sum(xp.astype(labels[..., None] == numbers, xp.int64), axis=-2)
+    clusters = xp.arange(k, dtype=labels.dtype, device=labels.device)
+    counts = xp.sum(xp.astype(labels[..., None] == clusters, xp.int64), axis=-2)
     first = xp.cumulative_sum(counts, axis=-1) - counts
     # The points of each cluster in a row of `most` places, n for none; row n of `extra` is inf.
     place = xp.arange(most, dtype=xp.int64, device=labels.device)

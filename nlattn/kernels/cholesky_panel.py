@@ -1,16 +1,17 @@
 """New columns of a partial Cholesky factor."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["cholesky_panel"]
 
 
 @kernel
-def cholesky_panel(columns: Any, inverse: Any, factors: tuple[Any, ...], rows: tuple[Any, ...]) -> tuple[Any, Any]:
+def cholesky_panel(
+    columns: Array, inverse: Array, factors: tuple[Array, ...], rows: tuple[Array, ...]
+) -> tuple[Array, Array]:
     """``(columns - sum_i factors[i] @ rows[i]^H) @ inverse``, and the sums of its squares along rows.
 
     Parameters

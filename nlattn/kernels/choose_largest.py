@@ -4,6 +4,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 from nlattn.kernels.top_k import top_k
 
@@ -11,7 +12,7 @@ __all__ = ["choose_largest"]
 
 
 @kernel
-def choose_largest(x: Any, k: int) -> tuple[Any, Any]:
+def choose_largest(x: Array, k: int) -> tuple[Array, Any]:
     """The k largest entries along the last axis, not sorted by size: a selection is cheaper than a sort.
 
     Parameters

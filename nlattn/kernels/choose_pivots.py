@@ -1,17 +1,16 @@
 """Pivots among candidates, and the Cholesky factor of their block."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
-from nlattn.arrays.host import to_float
+from nlattn.arrays.host import to_float, to_host
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.dispatch import kernel
 
 __all__ = ["choose_pivots"]
 
 
 @kernel
-def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: int) -> tuple[Any, Any]:
+def choose_pivots(core: Array, floors: Array, threshold: float, draws: Array | None, most: int) -> tuple[Array, Array]:
     """Which candidates become pivots of a Cholesky factorisation, one after the other.
 
     Parameters
@@ -38,12 +37,12 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
     """
     xp = array_namespace(core)
     is_complex = xp.isdtype(core.dtype, "complex floating")
-    rest = core
-    before = [to_float(x) for x in _diagonal(xp, core)]
-    least = [to_float(x) for x in floors]
-    uniform = None if draws is None else [to_float(x) for x in draws]
+    rest: Array = core
+    before = to_host(_diagonal(xp, core)).tolist()
+    least = to_host(floors).tolist()
+    uniform = None if draws is None else to_host(draws).tolist()
     chosen: list[int] = []
-    columns: list[Any] = []
+    columns: list[Array] = []
     for step in range(core.shape[0]):
         if len(chosen) == most:
             break
@@ -66,6 +65,6 @@ def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: in
     return index, xp.tril(triangle)
 
 
-def _diagonal(xp: Any, a: Any) -> Any:
+def _diagonal(xp: Namespace, a: Array) -> Array:
     d = xp.linalg.diagonal(a)
     return xp.real(d) if xp.isdtype(a.dtype, "complex floating") else d

@@ -1,16 +1,15 @@
 """Contraction of one axis, column by column: what is left of an MTTKRP after its matrix product."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["contract_columns"]
 
 
 @kernel
-def contract_columns(x: Any, matrix: Any) -> Any:
+def contract_columns(x: Array, matrix: Array) -> Array:
     """Sum over b of ``x[a, b, c, r] * matrix[b, r]``.
 
     Parameters

@@ -1,20 +1,23 @@
 """The fast Walsh-Hadamard transform."""
 
 import math
-from typing import Any
+from typing import TypeVar
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["fwht"]
+
+ArrayT = TypeVar("ArrayT", bound=Array)
 
 # Factors of the transform that are applied as dense matrices.
 WIDTH = 64
 
 
 @kernel
-def fwht(x: Any, axis: int = -1) -> Any:
+def fwht(x: ArrayT, axis: int = -1) -> ArrayT:
     """The Walsh-Hadamard transform along an axis, in natural (Sylvester) order, not scaled.
 
     Parameters
@@ -39,13 +42,14 @@ def fwht(x: Any, axis: int = -1) -> Any:
     after = math.prod(shape[axis % x.ndim + 1 :])
     while n > 1:
         width = min(WIDTH, n)
-        x = _hadamard(xp, width, x) @ xp.reshape(x, (-1, width, after))
+        x = _hadamard(width, x) @ xp.reshape(x, (-1, width, after))
         n //= width
         after *= width
     return xp.reshape(x, shape) if shape[axis] > 1 else xp.asarray(x, copy=True)
 
 
-def _hadamard(xp: Any, n: int, like: Any) -> Any:
+def _hadamard(n: int, like: Array) -> Array:
+    xp = array_namespace(like)
     h = xp.ones((1, 1), dtype=like.dtype, device=like.device)
     while h.shape[0] < n:
         top, bottom = xp.concat([h, h], axis=1), xp.concat([h, -h], axis=1)

@@ -1,11 +1,13 @@
 """Softmax attention of each query row over its own list of keys."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import finite_or_zero
 from nlattn.arrays.precision import accumulator
+from nlattn.arrays.rows import take_for_heads
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
+from nlattn.kernels._softmax import join_rows, normalised_weights, see_nothing
 
 __all__ = ["gather_attention"]
 
@@ -15,8 +17,8 @@ NUMBERS = 1 << 22
 
 @kernel
 def gather_attention(
-    query: Any, key: Any, value: Any, index: Any, *, scale: float, bias: Any = None
-) -> tuple[Any, Any]:
+    query: Array, key: Array, value: Array, index: Array, *, scale: float, bias: Array | None = None
+) -> tuple[Array, Array]:
     """Each query row attends to the keys that its list names.
 
     Parameters
@@ -43,36 +45,22 @@ def gather_attention(
     xp = array_namespace(query, key, value)
     dtype = accumulator(xp, query.dtype)
     b, h, length, e = query.shape
-    g, s, ev = key.shape[1], key.shape[2], value.shape[3]
-    m = index.shape[3]
+    s, ev, m = key.shape[2], value.shape[3], index.shape[3]
     if 0 in (b, length, s, m):
-        out = xp.zeros((b, h, length, ev), dtype=dtype, device=query.device)
-        return out, xp.full((b, h, length), -xp.inf, dtype=dtype, device=query.device)
-    head = xp.arange(b * h, dtype=index.dtype, device=index.device)
-    first = xp.reshape((head // h * g + head % h // (h // g)) * s, (b, h, 1, 1))
-    keys, values = xp.reshape(key, (b * g * s, e)), xp.reshape(value, (b * g * s, ev))
+        return see_nothing(query, ev, dtype)
     step = max(1, NUMBERS // (b * h * m * max(e, ev, 1)))
-    outs, lses = [], []
+    parts = []
     for i in range(0, length, step):
         rows = slice(i, min(i + step, length))
-        named = index[:, :, rows, :] + first
-        flat, shape = xp.reshape(named, (-1,)), tuple(named.shape)
-        k = xp.astype(xp.reshape(xp.take(keys, flat, axis=0), (*shape, e)), dtype)
+        n = rows.stop - i
+        flat = xp.reshape(index[:, :, rows, :], (b, h, n * m))
+        keys = xp.reshape(xp.astype(take_for_heads(key, flat), dtype), (b, h, n, m, e))
+        values = xp.reshape(xp.astype(take_for_heads(value, flat), dtype), (b, h, n, m, ev))
         q = xp.astype(query[:, :, rows, :], dtype) * scale
-        scores = (k @ q[..., None])[..., 0]
+        scores = (keys @ q[..., None])[..., 0]
         if bias is not None:
-            weight = xp.astype(bias[:, :, rows, :], dtype)
-            hidden = weight == -xp.inf
-            scores = xp.where(hidden, -xp.inf, scores + xp.where(hidden, xp.zeros_like(weight), weight))
-        top = xp.max(scores, axis=-1, keepdims=True)
-        # A row that sees nothing: inf - inf must not arise, nor in a gradient.
-        safe = xp.where(top == -xp.inf, xp.zeros_like(top), top)
-        weights = xp.exp(scores - safe)
-        total = xp.sum(weights, axis=-1, keepdims=True)
-        empty = total == 0
-        total = xp.where(empty, xp.ones_like(total), total)
-        v = xp.astype(xp.reshape(xp.take(values, flat, axis=0), (*shape, ev)), dtype)
-        outs.append((weights[..., None, :] @ v)[..., 0, :] / total)
-        lses.append(xp.where(empty, -xp.inf, safe + xp.log(total))[..., 0])
-    out = outs[0] if len(outs) == 1 else xp.concat(outs, axis=2)
-    return out, lses[0] if len(lses) == 1 else xp.concat(lses, axis=2)
+            extra = xp.astype(bias[:, :, rows, :], dtype)
+            scores = xp.where(extra == -xp.inf, -xp.inf, scores + finite_or_zero(extra))
+        weights, lse = normalised_weights(scores)
+        parts.append(((weights[..., None, :] @ values)[..., 0, :], lse))
+    return join_rows(parts)

@@ -1,17 +1,16 @@
 """The Gaussian kernel of two sets of points."""
 
-from typing import Any
-
 import numpy as np
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["gaussian_gram"]
 
 
 @kernel
-def gaussian_gram(x: Any, y: Any, factor: float) -> Any:
+def gaussian_gram(x: Array, y: Array, factor: float) -> Array:
     """``exp(-factor |x_i - y_j|^2)``.
 
     Parameters

@@ -1,16 +1,15 @@
 """Hash codes from random projections."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["hash_codes"]
 
 
 @kernel
-def hash_codes(x: Any, projection: Any, factors: tuple[int, ...] | None = None) -> Any:
+def hash_codes(x: Array, projection: Array, factors: tuple[int, ...] | None = None) -> Array:
     """One integer for each point: the signs of its projections, or the largest of each of several groups of them.
 
     Parameters

@@ -1,16 +1,15 @@
 """The Khatri-Rao product of two matrices."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["khatri_rao"]
 
 
 @kernel
-def khatri_rao(a: Any, b: Any) -> Any:
+def khatri_rao(a: Array, b: Array) -> Array:
     """Row i * J + j is the entrywise product of row i of `a` and row j of `b`.
 
     Parameters

@@ -1,16 +1,15 @@
 """The nearest of a few centres for each point."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["nearest_centre"]
 
 
 @kernel
-def nearest_centre(x: Any, centres: Any, offset: Any) -> tuple[Any, Any]:
+def nearest_centre(x: Array, centres: Array, offset: Array) -> tuple[Array, Array]:
     """The centre j with the smallest offset_j - 2 x.c_j.
 
     Parameters

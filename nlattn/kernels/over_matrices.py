@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["over_matrices"]
 
 
 @kernel
-def over_matrices(*arrays: Any, function: Callable[..., tuple[Any, ...]], axes: int = 2) -> tuple[Any, ...]:
+def over_matrices(*arrays: Array, function: Callable[..., tuple[Any, ...]], axes: int = 2) -> tuple[Any, ...]:
     """Apply a function that treats its leading axes one by one, such as a factorisation.
 
     Parameters

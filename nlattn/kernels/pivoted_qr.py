@@ -1,17 +1,16 @@
 """QR factorisation with column pivoting, stopped early."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
 from nlattn.arrays.host import to_float
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.dispatch import kernel
 
 __all__ = ["pivoted_qr"]
 
 
 @kernel
-def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
+def pivoted_qr(a: Array, k: int) -> tuple[Array, Array, Array]:
     """The first steps of a QR factorisation that takes the longest remaining column each time.
 
     Parameters
@@ -34,9 +33,11 @@ def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
     m, n = a.shape
     q = xp.zeros((m, 0), dtype=a.dtype, device=a.device)
     pivots: list[int] = []
-    rest, cutoff = a, None
+    rest: Array = a
+    cutoff: float | None = None
+    is_complex = xp.isdtype(a.dtype, "complex floating")
     for _ in range(k):
-        squares = xp.sum(xp.real(rest * xp.conj(rest)) if _is_complex(xp, a) else rest * rest, axis=0)
+        squares = xp.sum(xp.real(rest * xp.conj(rest)) if is_complex else rest * rest, axis=0)
         at = int(xp.argmax(squares))
         length = to_float(squares[at]) ** 0.5
         if cutoff is None:
@@ -44,18 +45,14 @@ def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
         if not length > cutoff:
             break
         column = rest[:, at : at + 1] / length
-        column = column - q @ (xp.matrix_transpose(_conj(xp, q)) @ column)
+        column = column - q @ (_adjoint(xp, q) @ column)
         column = column / xp.linalg.matrix_norm(column)
-        rest = rest - column @ (xp.matrix_transpose(_conj(xp, column)) @ rest)
+        rest = rest - column @ (_adjoint(xp, column) @ rest)
         q = xp.concat([q, column], axis=1)
         pivots.append(at)
     index = xp.asarray(pivots, dtype=xp.int64, device=a.device)
-    return q, xp.matrix_transpose(_conj(xp, q)) @ a, index
+    return q, _adjoint(xp, q) @ a, index
 
 
-def _is_complex(xp: Any, a: Any) -> bool:
-    return bool(xp.isdtype(a.dtype, "complex floating"))
-
-
-def _conj(xp: Any, a: Any) -> Any:
-    return xp.conj(a) if _is_complex(xp, a) else a
+def _adjoint(xp: Namespace, a: Array) -> Array:
+    return xp.matrix_transpose(xp.conj(a) if xp.isdtype(a.dtype, "complex floating") else a)

@@ -1,22 +1,23 @@
 """Sums of rows by segment."""
 
 import math
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array, Namespace
 from nlattn.dispatch import kernel
 
 __all__ = ["segment_sum"]
 
-# Numbers gathered at a time, and the longest sum that is formed at once.
+# Numbers gathered at a time.
 BLOCK = 1 << 22
+# Terms of the longest sum that is formed at once; longer ones are sums of such sums, which keeps their digits.
 RUN = 64
 
 
 @kernel
-def segment_sum(x: Any, index: Any, m: int, weights: Any = None) -> Any:
+def segment_sum(x: Array, index: Array, m: int, weights: Array | None = None) -> Array:
     """out[..., s, :] is the sum of weights[..., i, k] x[..., i, :] over the i and k with index[..., i, k] = s.
 
     Parameters
@@ -44,7 +45,7 @@ def segment_sum(x: Any, index: Any, m: int, weights: Any = None) -> Any:
     if 0 in (n, c, m, k, count):
         return xp.zeros((*lead, m, c), dtype=x.dtype, device=x.device)
 
-    def flat(array: Any) -> Any:
+    def flat(array: Array) -> Array:
         return xp.reshape(xp.broadcast_to(array, (*lead, n, k)), (-1,))
 
     # One long list sorted by segment: the rows to be added, and their segments.
@@ -56,29 +57,30 @@ def segment_sum(x: Any, index: Any, m: int, weights: Any = None) -> Any:
         weights = xp.take(flat(weights), order)
     sums = xp.reshape(x, (-1, c))
     while True:
-        sums, segment = _runs(xp, sums, source, segment, count * m, weights)
+        sums, segment = _runs(sums, source, segment, count * m, weights)
         if sums.shape[0] == count * m:
             return xp.reshape(sums, (*lead, m, c))
         source, weights = _arange(xp, sums.shape[0], index), None
 
 
-def _runs(xp: Any, rows: Any, source: Any, segment: Any, m: int, weights: Any) -> tuple[Any, Any]:
+def _runs(rows: Array, source: Array, segment: Array, m: int, weights: Array | None) -> tuple[Array, Array]:
     """Sum runs of at most `width` rows[source] of one segment; at least one run each. Sums, and their segments."""
+    xp = array_namespace(rows, segment)
     n = segment.shape[0]
     edges = xp.searchsorted(segment, _arange(xp, m + 1, segment))
     begin, end = edges[:-1], edges[1:]
     width = max(1, min(int(xp.max(end - begin)), 2 * (n // m + 4), RUN))
     runs = xp.maximum((end - begin + width - 1) // width, xp.ones_like(begin))
     last = xp.cumulative_sum(runs)
-    number = _arange(xp, int(last[-1]), segment)
-    segment = xp.searchsorted(last, number, side="right")
-    first = xp.take(begin, segment) + width * (number - xp.take(last - runs, segment))
+    run = _arange(xp, int(last[-1]), segment)
+    segment = xp.searchsorted(last, run, side="right")
+    first = xp.take(begin, segment) + width * (run - xp.take(last - runs, segment))
     end = xp.take(end, segment)
     steps = _arange(xp, width, segment)
     sums = []
     block = max(1, BLOCK // (width * rows.shape[1]))
-    for i in range(0, number.shape[0], block):
-        j = min(i + block, number.shape[0])
+    for i in range(0, run.shape[0], block):
+        j = min(i + block, run.shape[0])
         at = first[i:j, None] + steps
         there = at < end[i:j, None]
         at = xp.reshape(xp.where(there, at, xp.zeros_like(at)), (-1,))
@@ -90,5 +92,5 @@ def _runs(xp: Any, rows: Any, source: Any, segment: Any, m: int, weights: Any) -
     return sums[0] if len(sums) == 1 else xp.concat(sums, axis=0), segment
 
 
-def _arange(xp: Any, n: int, like: Any) -> Any:
+def _arange(xp: Namespace, n: int, like: Array) -> Array:
     return xp.arange(n, dtype=like.dtype, device=like.device)

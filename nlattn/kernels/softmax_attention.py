@@ -1,11 +1,12 @@
 """Streaming softmax attention with its log-sum-exp."""
 
-from typing import Any
-
 from array_api_compat import array_namespace
 
+from nlattn.arrays.guards import finite_or_zero
 from nlattn.arrays.precision import accumulator
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
+from nlattn.kernels._softmax import absorb, finish, join_rows, nothing_seen, see_nothing
 
 __all__ = ["softmax_attention"]
 
@@ -16,16 +17,16 @@ KEYS = 1024
 
 @kernel
 def softmax_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    start: Any,
-    stop: Any,
+    query: Array,
+    key: Array,
+    value: Array,
+    start: Array,
+    stop: Array,
     *,
     scale: float,
-    mask: Any = None,
-    bias: Any = None,
-) -> tuple[Any, Any]:
+    mask: Array | None = None,
+    bias: Array | None = None,
+) -> tuple[Array, Array]:
     """Attention of each query row over its own interval of keys, in O(L Ev + tile) extra memory.
 
     Parameters
@@ -55,57 +56,39 @@ def softmax_attention(
     dtype = accumulator(xp, query.dtype)
     b, h, length, e = query.shape
     g, s, ev = key.shape[1], key.shape[2], value.shape[3]
-    r = h // g
-    query = xp.reshape(query, (b, g, r, length, e))
-    start = xp.reshape(start, (b, g, r, length, 1))
-    stop = xp.reshape(stop, (b, g, r, length, 1))
-    positions = xp.arange(s, dtype=start.dtype, device=start.device)
     if length == 0 or s == 0:
-        out = xp.zeros((b, h, length, ev), dtype=dtype, device=query.device)
-        return out, xp.full((b, h, length), -xp.inf, dtype=dtype, device=query.device)
-
-    outs, lses = [], []
+        return see_nothing(query, ev, dtype)
+    parts = []
     for i in range(0, length, ROWS):
         rows = slice(i, min(i + ROWS, length))
-        n_rows = rows.stop - i
-        q = xp.reshape(xp.astype(query[:, :, :, rows, :], dtype) * scale, (b, g, r * n_rows, e))
-        acc = xp.zeros((b, g, r, n_rows, ev), dtype=dtype, device=query.device)
-        total = xp.zeros((b, g, r, n_rows, 1), dtype=dtype, device=query.device)
-        top = xp.full((b, g, r, n_rows, 1), -xp.inf, dtype=dtype, device=query.device)
+        # The rows of the heads that share keys are one long list: (B, G, R n, ...).
+        flat = (b, g, h // g * (rows.stop - i))
+        q = xp.reshape(xp.astype(query[:, :, rows, :], dtype) * scale, (*flat, e))
+        first, last = (xp.reshape(x[:, :, rows], (*flat, 1)) for x in (start, stop))
+        online = nothing_seen(q, ev)
         for j in range(0, s, KEYS):
             keys = slice(j, min(j + KEYS, s))
-            k = xp.astype(key[:, :, keys, :], dtype)
-            scores = xp.reshape(q @ xp.matrix_transpose(k), (b, g, r, n_rows, keys.stop - j))
-            seen = (positions[keys] >= start[:, :, :, rows, :]) & (positions[keys] < stop[:, :, :, rows, :])
+            scores = q @ xp.matrix_transpose(xp.astype(key[:, :, keys, :], dtype))
+            position = xp.arange(j, keys.stop, dtype=start.dtype, device=start.device)
+            seen = (position >= first) & (position < last)
             if mask is not None:
-                seen = seen & _tile(xp, mask, g, rows, keys)
+                seen = seen & _tile(mask, g, h, rows, keys)
             if bias is not None:
-                weight = xp.astype(_tile(xp, bias, g, rows, keys), dtype)
-                scores, seen = scores + weight, seen & (weight != -xp.inf)
-            scores = xp.where(seen, scores, -xp.inf)
-            new_top = xp.maximum(top, xp.max(scores, axis=-1, keepdims=True))
-            # A row that has seen nothing yet has top = -inf; inf - inf must not arise, nor in a gradient.
-            safe = xp.where(new_top == -xp.inf, xp.zeros_like(new_top), new_top)
-            weights = xp.exp(scores - safe)
-            decay = xp.exp(top - safe)
-            total = total * decay + xp.sum(weights, axis=-1, keepdims=True)
-            flat = xp.reshape(weights, (b, g, r * n_rows, keys.stop - j))
-            part = flat @ xp.astype(value[:, :, keys, :], dtype)
-            acc = acc * decay + xp.reshape(part, (b, g, r, n_rows, ev))
-            top = new_top
-        empty = total == 0
-        total = xp.where(empty, xp.ones_like(total), total)
-        outs.append(acc / total)
-        safe = xp.where(empty, xp.zeros_like(top), top)
-        lses.append(xp.where(empty, -xp.inf, safe + xp.log(total))[..., 0])
-    out = outs[0] if len(outs) == 1 else xp.concat(outs, axis=3)
-    lse = lses[0] if len(lses) == 1 else xp.concat(lses, axis=3)
-    return xp.reshape(out, (b, h, length, ev)), xp.reshape(lse, (b, h, length))
+                extra = xp.astype(_tile(bias, g, h, rows, keys), dtype)
+                seen, scores = seen & (extra != -xp.inf), scores + finite_or_zero(extra)
+            online = absorb(online, xp.where(seen, scores, -xp.inf), xp.astype(value[:, :, keys, :], dtype))
+        out, lse = finish(online)
+        parts.append((xp.reshape(out, (b, h, rows.stop - i, ev)), xp.reshape(lse, (b, h, rows.stop - i))))
+    return join_rows(parts)
 
 
-def _tile(xp: Any, array: Any, g: int, rows: slice, keys: slice) -> Any:
-    """The part of a (B|1, H|1, L|1, S|1) array that meets a tile, with the heads split into (G, R)."""
-    b, h, length, s = array.shape
+def _tile(array: Array, g: int, h: int, rows: slice, keys: slice) -> Array:
+    """The part of a (B|1, H|1, L|1, S|1) array that meets a tile, with its rows in one list as those of queries."""
+    xp = array_namespace(array)
+    b, heads, length, s = array.shape
     tile = array[:, :, rows if length > 1 else slice(None), keys if s > 1 else slice(None)]
-    split = (1, 1) if h == 1 else (g, h // g)
-    return xp.reshape(tile, (b, *split, *tile.shape[2:]))
+    if heads == 1 and length == 1:
+        return tile
+    n, width = rows.stop - rows.start, tile.shape[3]
+    tile = xp.broadcast_to(tile, (b, h, n, width))
+    return xp.reshape(tile, (b, g, h // g * n, width))

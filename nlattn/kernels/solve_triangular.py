@@ -1,19 +1,19 @@
 """Triangular systems."""
 
-from typing import Any
-
 import numpy as np
 from array_api_compat import array_namespace, is_torch_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["solve_triangular"]
 
+# Rows that are solved for one by one, before the others are updated by a product.
 BLOCK = 32
 
 
 @kernel
-def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
+def solve_triangular(a: Array, b: Array, *, lower: bool = True) -> Array:
     """Solve a @ x = b for triangular `a`, by substitution over blocks.
 
     Parameters
@@ -34,7 +34,7 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
         return torch.linalg.solve_triangular(a, b, upper=not lower)
     n = a.shape[-1]
     edges = list(range(0, n, BLOCK))
-    done: list[Any] = []
+    done: list[Array] = []
     for i in edges if lower else reversed(edges):
         rows = slice(i, min(i + BLOCK, n))
         right = b[..., rows, :]
@@ -42,16 +42,17 @@ def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
             known = slice(0, i) if lower else slice(rows.stop, n)
             x = xp.concat(done if lower else done[::-1], axis=-2)
             right = right - a[..., rows, known] @ x
-        done.append(_substitute(xp, a[..., rows, rows], right, lower))
+        done.append(_substitute(a[..., rows, rows], right, lower))
     if not done:
         lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return xp.zeros((*lead, *b.shape[-2:]), dtype=b.dtype, device=b.device)
     return xp.concat(done if lower else done[::-1], axis=-2)
 
 
-def _substitute(xp: Any, a: Any, b: Any, lower: bool) -> Any:
+def _substitute(a: Array, b: Array, lower: bool) -> Array:
+    xp = array_namespace(a, b)
     n = a.shape[-1]
-    done: list[Any] = []
+    done: list[Array] = []
     for i in range(n) if lower else range(n - 1, -1, -1):
         right = b[..., i : i + 1, :]
         if done:

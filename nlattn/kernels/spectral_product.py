@@ -6,6 +6,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["spectral_product"]
@@ -15,7 +16,7 @@ BLOCK = 1 << 17
 
 
 @kernel
-def spectral_product(*inputs: Any, transforms: Sequence[Any], m: int) -> Any:
+def spectral_product(*inputs: Array, transforms: Sequence[Array], m: int) -> Array:
     """The elementwise product of complex matrices x_1 E_1, x_2 E_2, ..., in real numbers.
 
     Parameters

@@ -4,13 +4,14 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
+from nlattn.arrays.typing import Array
 from nlattn.dispatch import kernel
 
 __all__ = ["top_k"]
 
 
 @kernel
-def top_k(x: Any, k: int) -> tuple[Any, Any]:
+def top_k(x: Array, k: int) -> tuple[Array, Any]:
     """The k largest entries along the last axis, largest first.
 
     Parameters

@@ -119,7 +119,7 @@ def _sorted(problem: Problem, label: Array, used: Array, clustering: Clustering,
         edges=edges,
         segments=joined([head.segments for head in heads], segments + 1),
         label=label,
-        spread=_spread(xp, xp.astype(problem.key, problem.accumulator, copy=False), label, m),
+        deviation=_deviation(xp, xp.astype(problem.key, problem.accumulator, copy=False), label, m),
     )
 
 
@@ -156,7 +156,7 @@ def _head_clusters(xp: Namespace, code: Array, segment: int, segments: int, most
     return _HeadClusters(label, starts, end, xp.searchsorted(starts, bounds))
 
 
-def _spread(xp: Namespace, key: Array, label: Array, m: int) -> Array:
+def _deviation(xp: Namespace, key: Array, label: Array, m: int) -> Array:
     """The root of half the variance of the keys of each cluster, in the mean over the features."""
     wide = xp.float64  # in which squares of the largest float32 do not overflow
 

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from kernel_calls import call_on, cases_for
 
 import nlattn
 from nlattn.kernels.block_attention import block_attention
-from nlattn.testing import assert_close, dense_attention, to_numpy
+from nlattn.testing import assert_close, dense_attention
 
 rng = np.random.default_rng(0)
 
@@ -49,42 +50,31 @@ def options_for(kind, q, k, meets):
     return options, np.where(meets, scores, -np.inf)
 
 
-def call(backend, q, k, v, begin, end, options, **more):
-    def convert(x):
-        return tuple(map(convert, x)) if isinstance(x, tuple) else backend.array(x)
-
-    with backend.context():
-        result = block_attention(
-            *map(convert, (q, k, v, begin, end)), **{n: convert(x) for n, x in options.items()}, **more
-        )
-    return [to_numpy(x) for x in result]
-
-
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize(
-    ("length", "s", "size"), [(5, 9, 4), (70, 300, 16), (200, 64, 64), (300, 900, 128), (33, 40, 1)]
-)
 @pytest.mark.parametrize("kind", ["", "position", "weight", "met", "position weight met initial", "initial"])
-def test_against_the_dense_formula(backend, dtype, length, s, size, kind):
-    q, k, v, begin, end, meets = case(length, s, size, widest=max(4, s // 4), dtype=dtype)
-    options, scores = options_for(kind, q, k, meets)
-    wanted = dense_attention(q, k, v, scores, scale=0.3)
-    if "initial" in kind:
-        before = dense_attention(q, k + 1, v - 1, rng.random((length, s)) < 0.1, scale=0.3)
-        options["initial"] = tuple(x.astype(dtype) for x in before[:2])
-        wanted = nlattn.merge_partials(nlattn.Partial(*before[:2]), nlattn.Partial(*wanted[:2]))
-    out, lse = call(backend, q, k, v, begin, end, options, scale=0.3, size=size)
-    assert out.dtype == lse.dtype == np.dtype(dtype)
-    tight = 1e-11 if dtype == "float64" else 3e-5
-    assert_close(out.astype(float), wanted[0], rtol=tight, atol=tight)
-    assert_close(lse.astype(float), wanted[1], rtol=tight, atol=tight)
-    assert not np.any(out[wanted[1] == -np.inf])
+def test_against_the_dense_formula(backend, dtype, kind):
+    # Several blocks, tiles of two sizes, several tiles of rows a block and of keys a range, and blocks of one row.
+    sizes = [(70, 300, 16), (5, 9, 4), (200, 900, 128), (33, 40, 1)]
+    for length, s, size in cases_for(backend, sizes):
+        q, k, v, begin, end, meets = case(length, s, size, widest=max(4, s // 2), dtype=dtype)
+        options, scores = options_for(kind, q, k, meets)
+        wanted = dense_attention(q, k, v, scores, scale=0.3)
+        if "initial" in kind:
+            before = dense_attention(q, k + 1, v - 1, rng.random((length, s)) < 0.1, scale=0.3)
+            options["initial"] = tuple(x.astype(dtype) for x in before[:2])
+            wanted = nlattn.merge_partials(nlattn.Partial(*before[:2]), nlattn.Partial(*wanted[:2]))
+        out, lse = call_on(backend, block_attention, q, k, v, begin, end, scale=0.3, size=size, **options)
+        assert out.dtype == lse.dtype == np.dtype(dtype)
+        tight = 1e-11 if dtype == "float64" else 3e-5
+        assert_close(out.astype(float), wanted[0], rtol=tight, atol=tight)
+        assert_close(lse.astype(float), wanted[1], rtol=tight, atol=tight)
+        assert not np.any(out[wanted[1] == -np.inf])
 
 
 def test_a_key_in_two_ranges_counts_twice(backend):
     q, k, v = (rng.standard_normal((1, 1, n, 3)) for n in (5, 20, 20))
     begin, end = (np.broadcast_to(np.array(x), (1, 1, 2, 2)) for x in ([0, 5], [10, 20]))
-    out, _ = call(backend, q, k, v, begin, end, {}, scale=1.0, size=3)
+    out, _ = call_on(backend, block_attention, q, k, v, begin, end, scale=1.0, size=3)
     twice = np.where((np.arange(20) >= 5) & (np.arange(20) < 10), np.log(2.0), 0.0)
     assert_close(out, dense_attention(q, k, v, twice[None], scale=1.0).out, rtol=1e-12)
 
@@ -92,13 +82,11 @@ def test_a_key_in_two_ranges_counts_twice(backend):
 def test_extremes(backend):
     """Logits of thousands, nothing to see, no rows, no keys."""
     q, k, v, begin, end, meets = case(70, 300, 16, widest=80)
-    out, _ = call(backend, 1e3 * q, k, v, begin, end, {}, scale=3.0, size=16)
+    out, _ = call_on(backend, block_attention, 1e3 * q, k, v, begin, end, scale=3.0, size=16)
     assert_close(out, dense_attention(1e3 * q, k, v, meets, scale=3.0).out, rtol=1e-8, atol=1e-9)
     for length, s in ((0, 5), (5, 0)):
-        out, lse = call(
-            backend, q[:, :, :length], k[:, :, :s], v[:, :, :s], 0 * begin[:, :, :1], 0 * end[:, :, :1], {},
-            scale=1.0, size=16,
-        )  # fmt: skip
+        arrays = q[:, :, :length], k[:, :, :s], v[:, :, :s], 0 * begin[:, :, :1], 0 * end[:, :, :1]
+        out, lse = call_on(backend, block_attention, *arrays, scale=1.0, size=16)
         assert out.shape == (2, 4, length, 6)
         assert np.all(lse == -np.inf)
 
@@ -112,12 +100,10 @@ def test_contract_at_its_edges(backend):
     k[:, :, 3] = np.nan
     blind = (np.full((1, 1, 10, 3), np.nan), np.full((1, 1, 10), -np.inf))
     stop = np.where(np.arange(10) % 2, 20, 1 << 40)[None, None]
-    places = {"position": np.arange(20)[None, None], "start": np.zeros_like(stop), "stop": stop}
-    out, lse = call(
-        backend, q, k, v, begin, end, {"weight": weight, "initial": blind, **places}, scale=1.0, size=1 << 40
-    )
+    hidden = {"position": np.arange(20)[None, None], "start": np.zeros_like(stop), "stop": stop, "weight": weight}
+    out, lse = call_on(backend, block_attention, q, k, v, begin, end, initial=blind, **hidden, scale=1.0, size=1 << 40)
     assert_close(out, wanted.out, rtol=1e-12)
     assert_close(lse, wanted.lse, rtol=1e-12)
-    out, lse = call(backend, q, k, v, end, end, {"initial": blind}, scale=1.0, size=10)
+    out, lse = call_on(backend, block_attention, q, k, v, end, end, initial=blind, scale=1.0, size=10)
     assert not np.any(out)
     assert np.all(lse == -np.inf)

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from kernel_calls import call_on, cases_for
 
 from nlattn.kernels.cluster_attention import Clusters, RowBlocks, cluster_attention
-from nlattn.testing import assert_close, to_numpy
+from nlattn.testing import assert_close
 
 
 def case(
@@ -32,7 +33,7 @@ def case(
         edges=edges,
         segments=np.broadcast_to(per * np.arange(n_segments + 1), (b, g, n_segments + 1)),
         label=label,
-        spread=rng.random((b, g, m)) ** 0.5,
+        deviation=rng.random((b, g, m)) ** 0.5,
     )
     start = np.arange(offset // block, -(-s // block)) * block
     rows = np.clip(np.r_[start, s] - offset, 0, length)
@@ -55,7 +56,7 @@ def loops(q, k, v, clusters, blocks, centre, near, *, scale, weight, overhead=16
     """What the kernel does, block by block and cluster by cluster."""
     (b, h, length, _), s, group = q.shape, k.shape[2], q.shape[1] // k.shape[1]
     out, lse = np.zeros((b, h, length, v.shape[3])), np.full((b, h, length), -np.inf)
-    position, m = np.arange(s), clusters.spread.shape[2]
+    position, m = np.arange(s), clusters.deviation.shape[2]
     for i, j, t in np.ndindex(b, h, len(blocks.visible)):
         if near[i, j] < 0:
             continue
@@ -73,7 +74,7 @@ def loops(q, k, v, clusters, blocks, centre, near, *, scale, weight, overhead=16
                 w = np.exp(k[i, g, mine] @ q0 + extra[mine])
                 mean, values[c] = w @ k[i, g, mine] / w.sum(), w @ v[i, g, mine] / w.sum()
                 turn = queries - q0
-                second = (turn**2).sum(-1) * clusters.spread[i, g, c] ** 2
+                second = (turn**2).sum(-1) * clusters.deviation[i, g, c] ** 2
                 far[:, c] = np.log(w.sum()) + turn @ mean + np.minimum(second, 3)
         scores = np.where(position < blocks.stop[rows][:, None], queries @ k[i, g].T + extra, -np.inf)
         common = window & (position < blocks.stop[rows].min(initial=s))
@@ -95,36 +96,54 @@ def loops(q, k, v, clusters, blocks, centre, near, *, scale, weight, overhead=16
     return out, lse
 
 
-def call(backend, arguments, options, dtype="float64", **more):
-    def convert(x):
-        if isinstance(x, Clusters):
-            return Clusters(*(None if y is None else convert(y) for y in x))
-        return x if x is None or isinstance(x, RowBlocks) else backend.array(x, dtype if x.dtype.kind == "f" else None)
+def call(backend, arguments, options, **more):
+    *arrays, clusters, blocks, centre, near = arguments
+    # The blocks of rows are NumPy arrays on every backend.
+    return call_on(
+        backend,
+        lambda q, k, v, clusters, centre, near, **rest: cluster_attention(
+            q, k, v, clusters, blocks, centre, near, **rest
+        ),
+        *arrays,
+        clusters,
+        centre,
+        near,
+        **options,
+        **more,
+    )
 
-    with backend.context():
-        found = cluster_attention(
-            *map(convert, arguments), scale=options["scale"], weight=convert(options["weight"]), **more
-        )
-    return [to_numpy(x) for x in found]
+
+def in_single_precision(x):
+    if isinstance(x, np.ndarray):
+        return x.astype(np.float32) if x.dtype.kind == "f" else x
+    if isinstance(x, RowBlocks) or not isinstance(x, tuple):
+        return x
+    return type(x)(*map(in_single_precision, x)) if hasattr(x, "_fields") else tuple(map(in_single_precision, x))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(
-    "sizes",
-    [{}, {"offset": 37}, {"s": 7}, {"sinks": 0}, {"b": 1, "h": 1, "g": 1, "s": 200, "segment": 48, "block": 16}],
-)
-def test_against_loops(backend, causal, weighted, sizes):
-    for seed in range(3):
-        arguments, options = case(seed, causal=causal, weighted=weighted, **sizes)
+def test_against_loops(backend, causal, weighted):
+    one_head = {"b": 1, "h": 1, "g": 1, "s": 120, "segment": 48, "block": 16}
+    for sizes in cases_for(backend, [{"offset": 37}, {}, {"s": 7}, {"sinks": 0}, one_head]):
+        arguments, options = case(1, causal=causal, weighted=weighted, **sizes)
         wanted = loops(*arguments, **options)
-        for dtype, tight in (("float64", 1e-10), ("float32", 1e-4)):
-            out, lse = call(backend, arguments, options, dtype)
-            assert out.dtype == lse.dtype == np.dtype(dtype)
-            assert_close(out.astype(float), wanted[0], rtol=tight, atol=tight)
-            assert_close(lse.astype(float), wanted[1], rtol=tight, atol=tight)
+        out, lse = call(backend, arguments, options)
+        assert_close(out, wanted[0], rtol=1e-10, atol=1e-10)
+        assert_close(lse, wanted[1], rtol=1e-10, atol=1e-10)
     out, _ = call(backend, arguments, options, overhead=0)
     assert_close(out, loops(*arguments, **options, overhead=0)[0], rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_single_precision(backend, weighted):
+    arguments, options = case(2, weighted=weighted)
+    wanted = loops(*arguments, **options)
+    options["weight"] = in_single_precision(options["weight"])
+    out, lse = call(backend, in_single_precision(arguments), options)
+    assert out.dtype == lse.dtype == np.float32
+    assert_close(out.astype(float), wanted[0], rtol=1e-4, atol=1e-4)
+    assert_close(lse.astype(float), wanted[1], rtol=1e-4, atol=1e-4)
 
 
 def test_all_near_is_exact_and_a_tilted_cluster_is_exact_at_its_point(backend):

@@ -1,40 +1,77 @@
 """Attention of blocks of rows over ranges of keys: an online softmax over tiles that lie in one range each."""
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
 
-from nlattn.backends.numba_cpu.runtime.compilation import compiled
-from nlattn.backends.numba_cpu.runtime.layout import rows_contiguous
+from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, rows_contiguous
 from nlattn.backends.numba_cpu.runtime.pool import run, scratch, threads
-from nlattn.backends.numba_cpu.vector import blas, exponential, online_softmax
-from nlattn.backends.numba_cpu.vector.blas import GEMM_ADDRESS
-from nlattn.backends.numba_cpu.vector.online_softmax import absorb, finish, tile_keys, tile_scores
+from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, write
+from nlattn.backends.numba_cpu.vector.online_softmax import (
+    BUFFERS,
+    Online,
+    absorb,
+    finish,
+    tile_keys,
+    tile_scores,
+)
+from nlattn.backends.numba_cpu.vector.operands import OPERANDS, head_addresses, load_scaled, operands
 
 __all__ = ["block_attention"]
 
 # Rows of a tile, at most.
 ROWS = 64
+# A position before and after all others.
+FIRST, LAST = np.int64(-(1 << 62)), np.int64(1 << 62)
+
+
+class Ranges(NamedTuple):
+    """The keys begin <= j < end of each block, (B H, T, W)."""
+
+    begin: Any
+    end: Any
+
+
+class Hidden(NamedTuple):
+    """What hides keys from rows, as in the specification, with one axis for all heads of a batch.
+
+    Each array is empty where nothing is hidden by it. The codes have the axis of rows or keys last.
+    """
+
+    start: Any
+    stop: Any
+    position: Any
+    weight: Any
+    code: Any
+    key_code: Any
+
+
+class Cut(NamedTuple):
+    """Rows of a block, and rows and keys of a tile."""
+
+    size: int
+    rows: int
+    keys: int
 
 
 def block_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    begin: Any,
-    end: Any,
+    query: NumpyArray,
+    key: NumpyArray,
+    value: NumpyArray,
+    begin: NumpyArray,
+    end: NumpyArray,
     *,
     scale: float,
     size: int,
-    start: Any = None,
-    stop: Any = None,
-    position: Any = None,
-    weight: Any = None,
-    met: tuple[Any, Any] | None = None,
-    initial: tuple[Any, Any] | None = None,
-) -> tuple[Any, Any]:
+    start: NumpyArray | None = None,
+    stop: NumpyArray | None = None,
+    position: NumpyArray | None = None,
+    weight: NumpyArray | None = None,
+    met: tuple[NumpyArray, NumpyArray] | None = None,
+    initial: tuple[NumpyArray, NumpyArray] | None = None,
+) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.block_attention.block_attention`."""
     dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
     b, h, length, e = query.shape
@@ -43,150 +80,119 @@ def block_attention(
         return NotImplemented
     size = min(size, length)
     if initial is None:
-        out = np.empty((b, h, length, ev), dtype)
-        lse = np.full((b, h, length), -np.inf, dtype)
+        out: Any = np.empty((b, h, length, ev), dtype)
+        lse: Any = np.full((b, h, length), -np.inf, dtype)
     else:
         out, lse = (np.array(x, dtype=dtype, order="C") for x in initial)
-    whole, none = np.dtype(np.int64), np.zeros((1, 1, 1), np.int64)
-    codes = (none[..., None], none[..., None]) if met is None else met
-    arrays = (
-        *(rows_contiguous(array, dtype) for array in (query, key, value)),
-        *(np.ascontiguousarray(x, whole) for x in (begin, end)),
-        *(none if x is None else np.ascontiguousarray(x, whole) for x in (start, stop, position)),
-        np.zeros((1, 1, 1), dtype) if weight is None else np.ascontiguousarray(weight, dtype),
-        *(np.ascontiguousarray(x, whole) for x in codes),
+    query, key, value = (rows_contiguous(array, dtype) for array in (query, key, value))
+    ranges = Ranges(_heads(begin, np.int64), _heads(end, np.int64))
+    hidden = Hidden(
+        *(_heads(x, np.int64) for x in (start, stop, position)),
+        _heads(weight, dtype),
+        *(_heads(None if met is None else np.moveaxis(met[i], -1, -2), np.int64, 3) for i in (0, 1)),
     )
     rows = min(size, ROWS)
-    keys = tile_keys(rows, e, ev)
-    per_block = -(-size // rows)
-    blocks = b * h * begin.shape[2] * per_block
-    has = position is not None, weight is not None, met is not None, initial is not None
-    options = (*has, dtype.type(scale), GEMM_ADDRESS[dtype.name], size, rows, keys)
-    row_blocks = _compiled(dtype.name)
+    cut = Cut(size, rows, tile_keys(rows, e, ev))
+    tiles = b * h * begin.shape[2] * -(-size // rows)
+    arguments = operands(query, key, value), ranges, hidden, cut, dtype.type(scale)
+    compute, results = _tiles[dtype], (out.reshape(b * h, length, ev), lse.reshape(b * h, length))
 
     def task(first: int, last: int) -> None:
-        row_blocks(*arrays, *options, first, last, scratch(rows * (keys + e + 3), dtype), out, lse)
+        lines = cut.keys + e + 2 + BUFFERS
+        compute(*arguments, first, last, scratch(lines * rows, dtype)[: lines * rows].reshape(lines, rows), *results)
 
-    chunk = max(1, blocks // (32 * threads()))
-    run(task, [(i, min(i + chunk, blocks)) for i in range(0, blocks, chunk)])
+    chunk = max(1, tiles // (32 * threads()))
+    run(task, [(i, min(i + chunk, tiles)) for i in range(0, tiles, chunk)])
     return out, lse
 
 
-@functools.cache
-def _compiled(dtype: str) -> Any:
-    number = types.float32 if dtype == "float32" else types.float64
-
-    def array(kind: Any, ndim: int, layout: Any = "C", readonly: bool = True) -> Any:
-        return types.Array(kind, ndim, layout, readonly=readonly)
-
-    signature = types.void(
-        *(array(number, 4, "A"),) * 3,
-        *(array(types.int64, 4),) * 2,
-        *(array(types.int64, 3),) * 3,
-        array(number, 3),
-        *(array(types.int64, 4),) * 2,
-        *(types.boolean,) * 4,
-        number,
-        *(types.int64,) * 6,
-        array(number, 1, readonly=False),
-        array(number, 4, readonly=False),
-        array(number, 3, readonly=False),
-    )
-    return compiled(_row_blocks, signature, blas, exponential, online_softmax)
+def _heads(array: NumpyArray | None, dtype: Any, ndim: int = 2) -> Any:
+    """An array (B, H, ...) with one axis for all heads of the batch; an empty one for None."""
+    if array is None:
+        return frozen(np.empty((0,) * ndim), dtype)
+    return frozen(array.reshape(-1, *array.shape[2:]), dtype)
 
 
-def _row_blocks(  # type: ignore[no-untyped-def]
-    query,
-    key,
-    value,
-    begin,
-    end,
-    start,
-    stop,
-    position,
-    weight,
-    codes,
-    key_codes,
-    has_position,
-    has_weight,
-    has_codes,
-    has_initial,
-    scale,
-    address,
-    size,
-    rows,
-    keys,
-    first,
-    last,
-    buffer,
-    out,
-    lse,
-):
+def _signature(real: Any) -> Any:
+    ranges = group(Ranges, *(read(integer, 3),) * 2)
+    by_position, by_code = (read(integer, 2),) * 3, (read(integer, 3),) * 2
+    hidden = group(Hidden, *by_position, read(real, 2), *by_code)
+    cut = group(Cut, *(integer,) * 3)
+    outputs = write(real, 2), write(real, 3), write(real, 2)
+    return types.void(OPERANDS, ranges, hidden, cut, real, integer, integer, *outputs)
+
+
+@compiled(_signature)
+def _tiles(operands, ranges, hidden, cut, scale, first, last, buffer, out, lse):  # type: ignore[no-untyped-def]
     """Compute the tiles of rows `first` to `last`, counted from the last rows, the longest of a causal call."""
-    n_batch, n_heads, length, e = query.shape
-    group = n_heads // key.shape[1]
-    item = query.itemsize
-    ldk, ldv = key.strides[2] // item, value.strides[2] // item
-    number = query.dtype.type
-    zero, one, low = number(0), number(1), number(-np.inf)
-    per_block = -(-size // rows)
-    n_tiles = begin.shape[2] * per_block
-    n_codes = codes.shape[3]
-    from_row, to_row = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    own = np.empty((n_codes, rows), np.int64)
-    for number_of_tile in range(first, last):
-        h = number_of_tile % n_heads
-        b = number_of_tile // n_heads % n_batch
-        t = n_tiles - 1 - number_of_tile // (n_batch * n_heads)
+    n_heads, length = lse.shape
+    e = operands.features
+    per_block = -(-cut.size // cut.rows)
+    n_tiles = ranges.begin.shape[1] * per_block
+    queries, scores = buffer[:e], buffer[e + 2 + BUFFERS :]
+    for tile in range(first, last):
+        h, t = tile % n_heads, n_tiles - 1 - tile // n_heads
         block = t // per_block
-        i0 = block * size + t % per_block * rows
-        m = min(rows, min((block + 1) * size, length) - i0)
+        i0 = block * cut.size + t % per_block * cut.rows
+        m = min(cut.rows, min((block + 1) * cut.size, length) - i0)
         if m <= 0:
             continue
-        g = h // group
-        queries = buffer[: e * m].reshape(e, m)
-        at = e * rows
-        top, total, highest = buffer[at : at + m], buffer[at + m : at + 2 * m], buffer[at + 2 * m : at + 3 * m]
-        tiles = buffer[(e + 3) * rows : (e + 3) * rows + keys * m].reshape(keys, m)
-        result = out[b, h, i0 : i0 + m]
+        query_at, key_at, value_at = head_addresses(operands, h)
         for i in range(m):
-            for c in range(e):
-                # Before the product, which could overflow.
-                queries[c, i] = query[b, h, i0 + i, c] * scale
-            top[i] = lse[b, h, i0 + i]
-            total[i] = zero if top[i] == low else one
-            if total[i] == zero:
-                result[i] = zero
-        latest, soonest = -(1 << 62), 1 << 62
-        if has_position:
+            load_scaled(query_at + (i0 + i) * operands.query.row, scale, queries[:, i])
+        online = Online(buffer[e], buffer[e + 1], buffer[e + 2 : e + 2 + BUFFERS], out[h, i0 : i0 + m])
+        _resume(online, lse[h], i0)
+        edges = _edges(hidden, h, i0, m)
+        for w in range(ranges.begin.shape[2]):
+            stop_at = ranges.end[h, block, w]
+            for j0 in range(ranges.begin[h, block, w], stop_at, cut.keys):
+                some = scores[: min(cut.keys, stop_at - j0)]
+                tile_scores(queries, m, key_at + j0 * operands.key.row, operands.key.width, some)
+                _hide(hidden, edges, h, i0, h // operands.sharing, j0, m, some)
+                absorb(some, value_at + j0 * operands.value.row, operands.value.width, online)
+        finish(online.top, online.total, online.out, lse[h, i0 : i0 + m])
+
+
+@inner()
+def _resume(online, lse, i0):  # type: ignore[no-untyped-def]
+    """Begin with the partial that the rows from i0 on already have in `out` and `lse`."""
+    zero, one, low = lse.dtype.type(0), lse.dtype.type(1), lse.dtype.type(-np.inf)
+    for i in range(online.out.shape[0]):
+        online.top[i] = lse[i0 + i]
+        online.total[i] = zero if online.top[i] == low else one
+        if online.total[i] == zero:
+            online.out[i] = zero
+
+
+@inner()
+def _edges(hidden, h, i0, m):  # type: ignore[no-untyped-def]
+    """From which position on all of the rows see keys, and from which on some do not any more."""
+    latest, soonest = FIRST, LAST
+    if hidden.position.size:
+        for i in range(i0, i0 + m):
+            latest, soonest = max(latest, hidden.start[h, i]), min(soonest, hidden.stop[h, i])
+    return latest, soonest
+
+
+@inner()
+def _hide(hidden, edges, h, i0, g, j0, m, tile):  # type: ignore[no-untyped-def]
+    """Add the weights of the keys from j0 on to a tile of scores, and set to -inf what the rows from i0 do not see."""
+    low = tile.dtype.type(-np.inf)
+    latest, soonest = edges
+    for j in range(tile.shape[0]):
+        row = tile[j]
+        if hidden.weight.size:
+            extra = hidden.weight[g, j0 + j]
             for i in range(m):
-                from_row[i], to_row[i] = start[b, h, i0 + i], stop[b, h, i0 + i]
-                latest, soonest = max(latest, start[b, h, i0 + i]), min(soonest, stop[b, h, i0 + i])
-        if has_codes:
-            for c in range(n_codes):
+                row[i] = low if extra == low else row[i] + extra
+        if hidden.position.size:
+            p = hidden.position[g, j0 + j]
+            if p < latest or p >= soonest:
+                start, stop = hidden.start[h], hidden.stop[h]
                 for i in range(m):
-                    own[c, i] = codes[b, h, i0 + i, c]
-        for w in range(begin.shape[3]):
-            stop_at = end[b, h, block, w]
-            for j0 in range(begin[b, h, block, w], stop_at, keys):
-                n = min(keys, stop_at - j0)
-                tile = tiles[:n]
-                tile_scores(address, queries, key[b, g, j0].ctypes.data, ldk, tile)
-                for j in range(n):
-                    row = tile[j]
-                    if has_weight:
-                        extra = weight[b, g, j0 + j]
-                        for i in range(row.size):
-                            row[i] = low if extra == low else row[i] + extra
-                    if has_position:
-                        p = position[b, g, j0 + j]
-                        if p < latest or p >= soonest:
-                            for i in range(row.size):
-                                row[i] = row[i] if from_row[i] <= p and p < to_row[i] else low
-                    if has_codes:
-                        for c in range(n_codes):
-                            mine, code = own[c], key_codes[b, g, j0 + j, c]
-                            for i in range(row.size):
-                                row[i] = low if mine[i] == code else row[i]
-                absorb(address, tile, value[b, g, j0].ctypes.data, ldv, top, total, highest, result)
-        finish(top, total, result, lse[b, h, i0 : i0 + m])
+                    row[i] = row[i] if start[i0 + i] <= p and p < stop[i0 + i] else low
+        if hidden.code.size:
+            for c in range(hidden.code.shape[1]):
+                code, other = hidden.code[h, c], hidden.key_code[g, c, j0 + j]
+                for i in range(m):
+                    row[i] = low if code[i0 + i] == other else row[i]

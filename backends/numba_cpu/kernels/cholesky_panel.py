@@ -1,77 +1,68 @@
 """New columns of a partial Cholesky factor: a tile of rows goes through all products while it is in cache."""
 
-import functools
 from typing import Any
 
 import numpy as np
 from numba import types
 
 from nlattn.backends.numba_cpu.runtime.compilation import compiled
-from nlattn.backends.numba_cpu.runtime.layout import rows_contiguous
-from nlattn.backends.numba_cpu.runtime.pool import run, scratch
-from nlattn.backends.numba_cpu.vector import blas, exponential
-from nlattn.backends.numba_cpu.vector.blas import GEMM_ADDRESS, gemm
-from nlattn.backends.numba_cpu.vector.exponential import add
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, contiguous, rows_contiguous
+from nlattn.backends.numba_cpu.runtime.pool import run, scratch_arrays
+from nlattn.backends.numba_cpu.runtime.signatures import integer, read, write
+from nlattn.backends.numba_cpu.vector.blas import gemm
+from nlattn.backends.numba_cpu.vector.floats import add
 
 __all__ = ["cholesky_panel"]
 
+# Rows of a tile.
 ROWS = 256
 
 
-def cholesky_panel(columns: Any, inverse: Any, factors: tuple[Any, ...], rows: tuple[Any, ...]) -> tuple[Any, Any]:
+def cholesky_panel(
+    columns: NumpyArray, inverse: NumpyArray, factors: tuple[NumpyArray, ...], rows: tuple[NumpyArray, ...]
+) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.cholesky_panel.cholesky_panel`."""
     dtype, (n, b) = columns.dtype, columns.shape
     if dtype not in (np.float32, np.float64) or n == 0 or b == 0:
         return NotImplemented
-    columns = np.ascontiguousarray(columns)
-    across = np.ascontiguousarray(inverse.T)
-    parts = [(rows_contiguous(f, dtype), np.ascontiguousarray(r)) for f, r in zip(factors, rows, strict=True)]
-    places = np.asarray([(f.ctypes.data, f.strides[0], r.ctypes.data, f.shape[1]) for f, r in parts], np.int64).reshape(
-        -1, 4
-    )
+    arguments = contiguous(columns), contiguous(inverse.T)
+    # The arrays must live as long as their addresses are used.
+    parts = [(rows_contiguous(factor, dtype), contiguous(few)) for factor, few in zip(factors, rows, strict=True)]
+    places = [(f.ctypes.data, f.strides[0], few.ctypes.data, f.shape[1]) for f, few in parts]
+    addresses = np.asarray(places, np.int64).reshape(-1, 4)
     panel, squares = np.empty((n, b), dtype), np.empty(n)
-    tile, address = _compiled(dtype.name), GEMM_ADDRESS[dtype.name]
+    compute = _tile[dtype]
 
-    def task(first: int, last: int) -> None:
-        tile(columns, across, places, address, first, last, scratch(ROWS * b, dtype), panel, squares)
+    def task(first: int) -> None:
+        last = min(first + ROWS, n)
+        (rest,) = scratch_arrays(dtype, (last - first, b))
+        compute(*arguments, addresses, first, rest, panel, squares)
 
-    run(task, [(i, min(i + ROWS, n)) for i in range(0, n, ROWS)])
+    run(task, [(i,) for i in range(0, n, ROWS)])
     return panel, squares
 
 
-@functools.cache
-def _compiled(dtype: str) -> Any:
-    number = types.float32 if dtype == "float32" else types.float64
-    signature = types.void(
-        *(types.Array(number, 2, "C", readonly=True),) * 2,
-        types.Array(types.int64, 2, "C", readonly=True),
-        *(types.int64,) * 3,
-        types.Array(number, 1, "C"),
-        types.Array(number, 2, "C"),
-        types.Array(types.float64, 1, "C"),
-    )
-    return compiled(_tile, signature, blas, exponential)
+def _signature(real: Any) -> Any:
+    inputs = read(real, 2), read(real, 2), read(integer, 2), integer
+    return types.void(*inputs, write(real, 2), write(real, 2), write(types.float64, 1))
 
 
-def _tile(columns, across, places, address, first, last, buffer, panel, squares):  # type: ignore[no-untyped-def]
-    m, b = last - first, across.shape[0]
-    item = columns.itemsize
-    number = columns.dtype.type
-    one, minus, zero = number(1), number(-1), number(0)
-    rest = buffer[: m * b].reshape(m, b)
+@compiled(_signature)
+def _tile(columns, across, places, first, rest, panel, squares):  # type: ignore[no-untyped-def]
+    """The rows from `first` on of the result; `places` has the address and row stride of factors, and those of rows."""
+    m, b = rest.shape
+    real, item = columns.dtype.type, columns.itemsize
     for i in range(m):
         row, copy = columns[first + i], rest[i]
         for j in range(row.size):
             copy[j] = row[j]
-    here = rest.ctypes.data
+    here, there = rest.ctypes.data, panel[first].ctypes.data
     for p in range(places.shape[0]):
-        factor, stride, few, k = places[p]
-        gemm(address, True, False, b, m, k, minus, few, k, factor + first * stride, stride // item, one, here, b)
-    there = panel[first].ctypes.data
-    gemm(address, True, False, b, m, b, one, across.ctypes.data, b, here, b, zero, there, b)
+        factor, stride, few, k = places[p, 0], places[p, 1], places[p, 2], places[p, 3]
+        gemm(True, False, b, m, k, real(-1), few, k, factor + first * stride, stride // item, real(1), here, b)
+    gemm(True, False, b, m, b, real(1), across.ctypes.data, b, here, b, real(0), there, b)
     for i in range(m):
-        row = panel[first + i]
-        total = np.float64(0)
+        row, total = panel[first + i], np.float64(0)
         for j in range(row.size):
             x = np.float64(row[j])
             total = add(total, x * x)

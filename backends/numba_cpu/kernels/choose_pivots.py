@@ -3,31 +3,41 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import types
+
+from nlattn.backends.numba_cpu.runtime.compilation import compiled
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray
+from nlattn.backends.numba_cpu.runtime.signatures import flag, integer, read, write
 
 __all__ = ["choose_pivots"]
 
 
-def choose_pivots(core: Any, floors: Any, threshold: float, draws: Any, most: int) -> tuple[Any, Any]:
+def choose_pivots(
+    core: NumpyArray, floors: NumpyArray, threshold: float, draws: NumpyArray | None, most: int
+) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.choose_pivots.choose_pivots`."""
     if core.dtype not in (np.float32, np.float64):
         return NotImplemented
-    size = len(core)
-    greedy = draws is None
-    uniform = np.zeros(size) if greedy else np.asarray(draws, np.float64)
+    size = core.shape[0]
+    uniform = np.zeros(size) if draws is None else np.asarray(draws, np.float64)
     chosen, columns = np.empty(size, np.int64), np.zeros_like(core, order="C")
-    rest = np.array(core, order="C")
-    found = _choose(rest, np.asarray(floors, np.float64), threshold, uniform, greedy, most, chosen, columns)
+    rest, before = np.array(core, order="C"), np.array(np.diagonal(core))
+    limits = np.asarray(floors, np.float64), float(threshold)
+    found = _choose[core.dtype](rest, before, *limits, uniform, draws is None, most, chosen, columns)
     chosen = chosen[:found]
     return chosen, np.tril(columns[:found, chosen].T)
 
 
-@njit(nogil=True, cache=True)
-def _choose(rest, floors, threshold, draws, greedy, most, chosen, columns):  # type: ignore[no-untyped-def]
+def _signature(real: Any) -> Any:
+    outputs = write(integer, 1), write(real, 2)
+    limits = read(types.float64, 1), types.float64, read(types.float64, 1)
+    return integer(write(real, 2), read(real, 1), *limits, flag, integer, *outputs)
+
+
+@compiled(_signature)
+def _choose(rest, before, floors, threshold, draws, greedy, most, chosen, columns):  # type: ignore[no-untyped-def]
+    """The number of candidates chosen; `before` is the diagonal of `rest`, which is overwritten."""
     size = rest.shape[0]
-    before = np.empty(size, rest.dtype)
-    for i in range(size):
-        before[i] = rest[i, i]
     found = 0
     for step in range(size):
         if found == most:

@@ -1,36 +1,142 @@
 """Near and far clusters: tiles of near keys by an online softmax, and far clusters as if they were keys."""
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from nlattn.backends.numba_cpu.runtime.compilation import compiled
-from nlattn.backends.numba_cpu.runtime.pool import run
-from nlattn.backends.numba_cpu.vector import blas, cluster_moments, exponential, online_softmax
-from nlattn.backends.numba_cpu.vector.blas import GEMM_ADDRESS, gemm
-from nlattn.backends.numba_cpu.vector.cluster_moments import BINS, add_key, choose, moments
-from nlattn.backends.numba_cpu.vector.exponential import add, exp_columns
-from nlattn.backends.numba_cpu.vector.online_softmax import absorb, finish, tile_keys, tile_scores
+from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen
+from nlattn.backends.numba_cpu.runtime.pool import run, scratch_arrays
+from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, write
+from nlattn.backends.numba_cpu.vector.blas import gemm
+from nlattn.backends.numba_cpu.vector.cluster_moments import (
+    BINS,
+    Limits,
+    Members,
+    Moments,
+    add_key,
+    choose,
+    moments,
+)
+from nlattn.backends.numba_cpu.vector.exponential import exp_columns
+from nlattn.backends.numba_cpu.vector.floats import add
+from nlattn.backends.numba_cpu.vector.online_softmax import (
+    BUFFERS,
+    Online,
+    absorb,
+    finish,
+    raise_top,
+    tile_keys,
+    tile_scores,
+)
 from nlattn.kernels.cluster_attention import MOST, Clusters, RowBlocks
 
 __all__ = ["cluster_attention"]
 
+# A position after all others, and the first. Plain integers would be compiled for as literals, once more than needed.
+LAST, ZERO = np.int64(1 << 62), np.int64(0)
+
+
+class Keys(NamedTuple):
+    """The keys of one head by position; `weight` is empty where they have no log-weights."""
+
+    key: Any
+    value: Any
+    weight: Any
+
+
+class Heads(NamedTuple):
+    """The query heads of one key head: queries (R, L, E), `near` (R,), and the numbers of those not left out."""
+
+    query: Any
+    near: Any
+    active: Any
+
+
+class Plan(NamedTuple):
+    """The arrays of `nlattn.kernels.cluster_attention.RowBlocks`, without the sinks."""
+
+    rows: Any
+    centre: Any
+    window: Any
+    visible: Any
+    segment: Any
+    stop: Any
+
+
+class Options(NamedTuple):
+    """Sinks, the overhead of a cluster, and keys of a tile."""
+
+    sinks: int
+    overhead: int
+    keys: int
+
+
+class Division(NamedTuple):
+    """What is known of each cluster at one block of rows; all integers but the shares.
+
+    Attributes
+    ----------
+    n_keys
+        Its number of keys that count.
+    settled
+        Whether its moments are those of all its keys.
+    cut
+        Whether some of its keys do not count.
+    taken
+        Whether it is near.
+    share
+        Its share of the mass of the block, for each key and unit of overhead.
+    histogram : shape (BINS,)
+        A buffer of the choice.
+    """
+
+    n_keys: Any
+    settled: Any
+    cut: Any
+    taken: Any
+    share: Any
+    histogram: Any
+
+
+class Tiles(NamedTuple):
+    """Buffers with a column for each row of a block.
+
+    Attributes
+    ----------
+    query, turn : shape (E, m)
+        Scaled queries, and the same less the expansion point.
+    near, far : shapes (keys, m), (clusters, m)
+        Scores of near keys, and of the clusters.
+    state : shape (2 + BUFFERS, m)
+        That of the online softmax.
+    column : shape (4, m)
+        For each column of `turn` its largest entry, the reciprocal of that, and its sum of squares in this unit; the
+        reciprocal of the mass of all clusters and of the near keys that all rows see.
+    """
+
+    query: Any
+    turn: Any
+    near: Any
+    far: Any
+    state: Any
+    column: Any
+
 
 def cluster_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: NumpyArray,
+    key: NumpyArray,
+    value: NumpyArray,
     clusters: Clusters,
     blocks: RowBlocks,
-    centre: Any,
-    near: Any,
+    centre: NumpyArray,
+    near: NumpyArray,
     *,
     scale: float,
-    weight: Any = None,
+    weight: NumpyArray | None = None,
     overhead: int = 16,
-) -> tuple[Any, Any]:
+) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.cluster_attention.cluster_attention`."""
     dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
     b, h, length, e = query.shape
@@ -38,264 +144,274 @@ def cluster_attention(
     if 0 in (b, length, s, ev):
         return NotImplemented
     out, lse = np.zeros((b, h, length, ev), dtype), np.full((b, h, length), -np.inf, dtype)
-    r = h // g
-
-    def numbers(array: Any) -> Any:
-        return np.ascontiguousarray(array, dtype)
-
-    def integers(array: Any) -> Any:
-        return np.ascontiguousarray(array, np.int64)
+    nothing = np.empty((b, g, 0))
+    keys = [frozen(x, dtype) for x in (key, value, nothing if weight is None else weight)]
+    members = [frozen(x, dtype) for x in (clusters.key, clusters.value, nothing if weight is None else clusters.weight)]
+    members += [frozen(x, np.int64) for x in (clusters.position, clusters.edges, clusters.segments, clusters.label)]
+    members += [frozen(clusters.deviation, dtype)]
 
     def grouped(array: Any) -> Any:
-        return array.reshape(b, g, r, *array.shape[2:])
+        return array.reshape(b, g, h // g, *array.shape[2:])
 
-    nothing = np.zeros((b, g, 0), dtype)
-    # Of each group of heads, and of all.
-    own = (
-        grouped(numbers(query)),
-        *(numbers(x) for x in (key, value, nothing if weight is None else weight)),
-        *(numbers(x) for x in (clusters.key, clusters.value, nothing if weight is None else clusters.weight)),
-        *(integers(x) for x in (clusters.position, clusters.edges, clusters.segments, clusters.label)),
-        numbers(clusters.spread),
-        grouped(numbers(centre)),
-        grouped(integers(near)),
-    )
-    plan = tuple(integers(x) for x in blocks[:-1])
-    rows = int(np.max(np.diff(blocks.rows)))
-    options = blocks.sinks, overhead, dtype.type(scale), GEMM_ADDRESS[dtype.name], tile_keys(rows, e, ev)
-    row_blocks = _compiled(dtype.name)
-    results = grouped(out), grouped(lse)
+    queries, points, budgets = grouped(frozen(query, dtype)), grouped(centre), grouped(frozen(near, np.int64))
+    plan = Plan(*(frozen(x, np.int64) for x in blocks[:-1]))
+    options = Options(blocks.sinks, overhead, tile_keys(int(np.max(np.diff(plan.rows))), e, ev))
+    out_of, lse_of = grouped(out), grouped(lse)
+    compute = _row_blocks[dtype]
 
     def task(i: int, j: int, first: int, last: int) -> None:
-        row_blocks(*(x[i, j] for x in own), *plan, *options, first, last, *(x[i, j] for x in results))
+        active = np.flatnonzero(budgets[i, j] >= 0)
+        if active.size == 0:
+            return
+        own = Members(*(x[i, j] for x in members))
+        work = _work(own, active.size, plan, options, first, last)
+        work[0].points[...] = points[i, j, active, blocks.centre[first]]
+        heads, by_position = (
+            Heads(queries[i, j], budgets[i, j], frozen(active, np.int64)),
+            Keys(*(x[i, j] for x in keys)),
+        )
+        compute(
+            heads, by_position, own, plan, options, dtype.type(scale), first, last, *work, out_of[i, j], lse_of[i, j]
+        )
 
     # Blocks with one expansion point share the moments; the longest go first.
-    starts = np.flatnonzero(np.diff(blocks.centre, prepend=-1)).tolist()
-    runs = sorted(zip(starts, [*starts[1:], len(blocks.centre)], strict=True), key=lambda x: -int(blocks.visible[x[0]]))
+    starts = np.flatnonzero(np.diff(plan.centre, prepend=-1)).tolist()
+    runs = sorted(zip(starts, [*starts[1:], len(plan.centre)], strict=True), key=lambda x: -int(plan.visible[x[0]]))
     run(task, [(i, j, first, last) for first, last in runs for i in range(b) for j in range(g)])
     return out, lse
 
 
-@functools.cache
-def _compiled(dtype: str) -> Any:
-    number, integer = types.float32 if dtype == "float32" else types.float64, types.int64
+def _work(
+    members: Members, heads: int, plan: Plan, options: Options, first: int, last: int
+) -> tuple[Moments, Division, Tiles]:
+    """Room for what is computed of the clusters and rows of a run of blocks, in buffers of this thread."""
+    dtype, e, ev = members.key.dtype, members.key.shape[1], members.value.shape[1]
+    n = int(members.segments[min(plan.segment[last - 1] + 1, members.segments.size - 1)])
+    widest = int(np.max(np.diff(members.edges[: n + 1]), initial=1))
+    rows = int(np.max(np.diff(plan.rows[first : last + 1])))
+    lines = (e, rows), (e, rows), (options.keys, rows), (n, rows), (2 + BUFFERS, rows), (4, rows)
+    arrays = scratch_arrays(dtype, (heads, e), (heads, widest), (heads, n), (heads, n, e), (heads, n, ev), (n,), *lines)
+    integers = scratch_arrays(np.dtype(np.int64), (4, n), (BINS,))
+    integers[0][...] = 0
+    return Moments(*arrays[:5]), Division(*integers[0], arrays[5], integers[1]), Tiles(*arrays[6:])
 
-    def array(kind: Any, ndim: int, readonly: bool = True) -> Any:
-        return types.Array(kind, ndim, "C", readonly=readonly)
 
-    own = *(array(number, n) for n in (3, 2, 2, 1, 2, 2, 1)), *(array(integer, 1),) * 4
-    own = *own, array(number, 1), array(number, 3), array(integer, 1)
-    plan = array(integer, 1), array(integer, 1), array(integer, 2), *(array(integer, 1),) * 3
-    options = integer, integer, number, *(integer,) * 4
-    signature = types.void(*own, *plan, *options, array(number, 3, readonly=False), array(number, 2, readonly=False))
-    return compiled(_row_blocks, signature, blas, exponential, online_softmax, cluster_moments)
+def _signature(real: Any) -> Any:
+    heads = group(Heads, read(real, 3), read(integer, 1), read(integer, 1))
+    keys = group(Keys, read(real, 2), read(real, 2), read(real, 1))
+    by_cluster = (read(integer, 1),) * 4
+    members = group(Members, read(real, 2), read(real, 2), read(real, 1), *by_cluster, read(real, 1))
+    plan = group(Plan, read(integer, 1), read(integer, 1), read(integer, 2), *(read(integer, 1),) * 3)
+    options = group(Options, *(integer,) * 3)
+    found = group(Moments, *(write(real, n) for n in (2, 2, 2, 3, 3)))
+    division = group(Division, *(write(integer, 1),) * 4, write(real, 1), write(integer, 1))
+    tiles = group(Tiles, *(write(real, 2),) * 6)
+    work = found, division, tiles, write(real, 3), write(real, 2)
+    return types.void(heads, keys, members, plan, options, real, integer, integer, *work)
 
 
+@compiled(_signature)
 def _row_blocks(  # type: ignore[no-untyped-def]
-    query,
-    key,
-    value,
-    weight,
-    sorted_key,
-    sorted_value,
-    sorted_weight,
-    position,
-    edges,
-    segments,
-    label,
-    spread,
-    centre,
-    near,
-    rows,
-    centre_of,
-    window,
-    visible,
-    segment,
-    stop,
-    sinks,
-    overhead,
-    scale,
-    address,
-    keys,
-    first,
-    last,
-    out,
-    lse,
+    heads, keys, members, plan, options, scale, first, last, found, division, tiles, out, lse
 ):
     """The blocks `first` to `last`, which share the expansion point, for the heads of one group."""
-    e = query.shape[2]
-    ev, n_segments = value.shape[1], segments.size - 1
-    number = query.dtype.type
-    zero, low = number(0), number(-np.inf)
-    most = number(MOST)
-    n_clusters = segments[min(segment[last - 1] + 1, n_segments)]
-    widest = 1
-    for c in range(n_clusters):
-        widest = max(widest, edges[c + 1] - edges[c])
-    active = np.flatnonzero(near >= 0)
-    if active.size == 0:
-        return
-    points = np.empty((active.size, e), query.dtype)
-    for place, a in enumerate(active):
-        points[place] = centre[a, centre_of[first]]
-    heads = active.size
-    log_mass = np.empty((heads, n_clusters), query.dtype)
-    mean, mean_value = np.empty((heads, n_clusters, e), query.dtype), np.empty((heads, n_clusters, ev), query.dtype)
-    count, settled = np.zeros(n_clusters, np.int64), np.zeros(n_clusters, np.bool_)
-    partial, taken = np.zeros(n_clusters, np.bool_), np.zeros(n_clusters, np.bool_)
-    share, histogram = np.empty(n_clusters, np.float32), np.empty(BINS, np.int64)
-    scores = np.empty((heads, widest), query.dtype)
-    whole = np.array([1 << 62, 0, 0])
+    n_segments = members.segments.size - 1
     for block in range(first, last):
-        i0, m = rows[block], rows[block + 1] - rows[block]
-        limits = np.array([visible[block], window[block, 0], window[block, 1]])
-        begin, end = segments[segment[block]], segments[min(segment[block] + 1, n_segments)]
-        for c in range(begin):
-            partial[c] = False
-        for p in range(limits[1], min(limits[2], limits[0])):
-            if label[p] < begin:
-                partial[label[p]] = True
-        # Block after block, an open segment only gains keys.
-        grows = block > first and segment[block] == segment[block - 1] and visible[block] >= visible[block - 1]
+        i0, m = plan.rows[block], plan.rows[block + 1] - plan.rows[block]
+        limits = Limits(plan.visible[block], plan.window[block, 0], plan.window[block, 1])
+        begin = members.segments[plan.segment[block]]
+        end = members.segments[min(plan.segment[block] + 1, n_segments)]
+        grows = (
+            block > first
+            and plan.segment[block] == plan.segment[block - 1]
+            and plan.visible[block] >= plan.visible[block - 1]
+        )
         if grows and begin < end:
-            for p in range(visible[block - 1], visible[block]):
-                c = label[p]
-                if c < n_clusters:
-                    extra = weight[p] if weight.size else zero
-                    add_key(c, points, key[p], value[p], extra, log_mass, mean, mean_value)
-                    count[c] += 1
-        for c in range(begin if grows else end):
-            cut = c >= begin or partial[c]
-            partial[c] = cut
-            if cut or not settled[c]:
-                count[c] = moments(
-                    address, c, points, sorted_key, sorted_value, sorted_weight, position, edges,
-                    limits if cut else whole, scores, log_mass, mean, mean_value,
-                )  # fmt: skip
-                settled[c] = not cut
-        soonest = stop[i0]
-        for i in range(i0, i0 + m):
+            _add_keys(plan.visible[block - 1], limits.visible, keys, members.label, division, found)
+        _divide(begin, end, grows, limits, members, division, found)
+        stop = plan.stop[i0 : i0 + m]
+        soonest = LAST
+        for i in range(m):
             soonest = min(soonest, stop[i])
-        first_keys, common = min(sinks, limits[1]), min(max(soonest, limits[1]), limits[2])
-        budget = first_keys + limits[2] - limits[1]
-        queries, turn = np.empty((e, m), query.dtype), np.empty((e, m), query.dtype)
-        top, total, highest = np.empty(m, query.dtype), np.empty(m, query.dtype), np.empty(m, query.dtype)
-        square, beside = np.empty(m, query.dtype), np.empty(m, query.dtype)
-        peak, unit = np.empty(m, query.dtype), np.empty(m, query.dtype)
-        tiles, far = np.empty((keys, m), query.dtype), np.empty((max(end, 1), m), query.dtype)
-        for place, a in enumerate(active):
-            result = out[a, i0 : i0 + m]
-            for i in range(m):
-                for c in range(e):
-                    # Before the product, which could overflow.
-                    queries[c, i] = query[a, i0 + i, c] * scale
-                    turn[c, i] = queries[c, i] - points[place, c]
-                top[i], total[i] = low, zero
-            online = top, total, highest, result
-            _meet(address, queries, key, value, weight, 0, first_keys, stop[i0 : i0 + m], soonest, tiles, *online)
-            _meet(address, queries, key, value, weight, limits[1], common, stop[i0 : i0 + m], soonest, tiles, *online)
+        sinks, common = min(options.sinks, limits.low), min(max(soonest, limits.low), limits.high)
+        for place in range(heads.active.size):
+            a = heads.active[place]
+            online = Online(tiles.state[0], tiles.state[1], tiles.state[2:], out[a, i0 : i0 + m])
+            _start(heads.query[a], i0, scale, found.points[place], tiles, online)
+            _meet(ZERO, sinks, stop, soonest, keys, tiles, online)
+            _meet(limits.low, common, stop, soonest, keys, tiles, online)
             if end > 0:
-                # Far clusters.
-                for i in range(m):
-                    square[i] = zero
-                    highest[i] = top[i]
-                    beside[i] = zero
-                    peak[i] = zero
-                for d in range(e):
-                    row = turn[d]
-                    for i in range(row.size):
-                        peak[i] = max(peak[i], abs(row[i]))
-                # In units of the largest, of which no square overflows.
-                for i in range(m):
-                    unit[i] = number(1) / peak[i] if peak[i] != zero else zero
-                for d in range(e):
-                    row = turn[d]
-                    for i in range(row.size):
-                        x = row[i] * unit[i]
-                        square[i] += x * x
-                for c0 in range(0, end, keys):
-                    n = min(keys, end - c0)
-                    tile_scores(address, turn, mean[place, c0].ctypes.data, e, far[c0 : c0 + n])
-                    for c in range(c0, c0 + n):
-                        row, mass, wide = far[c], log_mass[place, c], spread[c]
-                        for i in range(row.size):
-                            second = peak[i] * wide
-                            second = second * second * square[i]
-                            x = row[i] + mass + (second if second < most else most)
-                            row[i] = x
-                            highest[i] = x if x > highest[i] else highest[i]
-                for i in range(m):
-                    if highest[i] > top[i]:
-                        if total[i] != zero:
-                            decay = np.exp(top[i] - highest[i])
-                            total[i] *= decay
-                            for c in range(ev):
-                                result[i, c] *= decay
-                        top[i] = highest[i]
-                    if highest[i] == low:
-                        highest[i] = zero
-                exp_columns(far[:end], highest, beside)
-                for i in range(m):
-                    beside[i] += total[i]
-                    beside[i] = number(1) / beside[i] if beside[i] != zero else zero
-                for c in range(end):
-                    row = far[c]
-                    mass = zero
-                    for i in range(row.size):
-                        mass = add(mass, row[i] * beside[i])
-                    share[c] = mass / number(max(1, count[c] + overhead))
-                choose(share[:end], count[:end], near[a] - budget, histogram, taken[:end])
-                for c in range(end):
-                    row = far[c]
-                    if taken[c]:
-                        row[:] = zero
-                    else:
-                        for i in range(row.size):
-                            total[i] += row[i]
-                one = number(1)
-                for c0 in range(0, end, keys):
-                    n = min(keys, end - c0)
-                    values_at, far_at = mean_value[place, c0].ctypes.data, far[c0].ctypes.data
-                    to = result.ctypes.data
-                    gemm(address, False, True, ev, m, n, one, values_at, ev, far_at, m, one, to, ev)
-                # Near clusters.
-                for c in range(end):
-                    if not taken[c] or count[c] == 0:
-                        continue
-                    stop_at = edges[c] + count[c] if c >= begin else edges[c + 1]
-                    for j0 in range(edges[c], stop_at, keys):
-                        n = min(keys, stop_at - j0)
-                        tile = tiles[:n]
-                        tile_scores(address, queries, sorted_key[j0].ctypes.data, e, tile)
-                        if weight.size or partial[c]:
-                            for j in range(n):
-                                row, p = tile[j], position[j0 + j]
-                                hidden = partial[c] and (p >= limits[0] or (p >= limits[1] and p < limits[2]))
-                                extra = low if hidden else sorted_weight[j0 + j] if weight.size else zero
-                                for i in range(row.size):
-                                    row[i] += extra
-                        absorb(address, tile, sorted_value[j0].ctypes.data, ev, *online)
+                _score_far(end, place, found, members.deviation, tiles, online)
+                _share_out(end, options.overhead, division, tiles, online)
+                budget = heads.near[a] - sinks - (limits.high - limits.low)
+                choose(division.share[:end], division.n_keys, budget, division.histogram, division.taken)
+                _meet_far(end, place, found.mean_value, division.taken, tiles, online)
+                _meet_near(begin, end, limits, members, division, tiles, online)
             # Keys that only later rows see had no part in what earlier ones meet.
-            _meet(address, queries, key, value, weight, common, limits[2], stop[i0 : i0 + m], soonest, tiles, *online)
-            finish(top, total, result, lse[a, i0 : i0 + m])
+            _meet(common, limits.high, stop, soonest, keys, tiles, online)
+            finish(online.top, online.total, online.out, lse[a, i0 : i0 + m])
 
 
-@njit(nogil=True)
-def _meet(  # type: ignore[no-untyped-def]
-    address, queries, key, value, weight, begin, end, stop, soonest, tiles, top, total, highest, out
-):
+@inner()
+def _add_keys(begin, end, keys, label, division, found):  # type: ignore[no-untyped-def]
+    """Block after block, an open segment only gains keys: those at positions from `begin` to `end`."""
+    for p in range(begin, end):
+        c = label[p]
+        if c < division.n_keys.size:
+            extra = keys.weight[p] if keys.weight.size else found.points.dtype.type(0)
+            add_key(c, keys.key[p], keys.value[p], extra, found)
+            division.n_keys[c] += 1
+
+
+@inner()
+def _divide(begin, end, grows, limits, members, division, found):  # type: ignore[no-untyped-def]
+    """The moments of the clusters up to `end` at one block of rows; those from `begin` on are in an open segment."""
+    for c in range(begin):
+        division.cut[c] = 0
+    for p in range(limits.low, min(limits.high, limits.visible)):
+        if members.label[p] < begin:
+            division.cut[members.label[p]] = 1
+    whole = Limits(LAST, ZERO, ZERO)
+    for c in range(begin if grows else end):
+        cut = c >= begin or division.cut[c] != 0
+        division.cut[c] = cut
+        if cut or not division.settled[c]:
+            division.n_keys[c] = moments(c, members, limits if cut else whole, found)
+            division.settled[c] = not cut
+
+
+@inner()
+def _start(query, i0, scale, point, tiles, online):  # type: ignore[no-untyped-def]
+    """Scale the queries from row i0 on into columns, also relative to the expansion point; nothing is seen yet."""
+    real = query.dtype.type
+    for i in range(online.out.shape[0]):
+        row = query[i0 + i]
+        for c in range(row.size):
+            # Before the product, which could overflow.
+            tiles.query[c, i] = row[c] * scale
+            tiles.turn[c, i] = tiles.query[c, i] - point[c]
+        online.top[i], online.total[i] = real(-np.inf), real(0)
+
+
+@inner()
+def _meet(begin, end, stop, soonest, keys, tiles, online):  # type: ignore[no-untyped-def]
     """Add the keys from `begin` to `end`, of which row i sees those below stop[i], all rows those below `soonest`."""
-    low, keys = queries.dtype.type(-np.inf), tiles.shape[0]
-    for j0 in range(begin, end, keys):
-        n = min(keys, end - j0)
-        tile = tiles[:n]
-        tile_scores(address, queries, key[j0].ctypes.data, queries.shape[0], tile)
-        for j in range(n):
+    low, m, most = tiles.near.dtype.type(-np.inf), stop.size, tiles.near.shape[0]
+    for j0 in range(begin, end, most):
+        tile = tiles.near[: min(most, end - j0)]
+        tile_scores(tiles.query, m, keys.key[j0].ctypes.data, keys.key.shape[1], tile)
+        for j in range(tile.shape[0]):
             row = tile[j]
-            if weight.size:
-                for i in range(row.size):
-                    row[i] += weight[j0 + j]
+            if keys.weight.size:
+                extra = keys.weight[j0 + j]
+                for i in range(m):
+                    row[i] += extra
             if j0 + j >= soonest:
-                for i in range(row.size):
+                for i in range(m):
                     row[i] = row[i] if j0 + j < stop[i] else low
-        absorb(address, tile, value[j0].ctypes.data, value.shape[1], top, total, highest, out)
+        absorb(tile, keys.value[j0].ctypes.data, keys.value.shape[1], online)
+
+
+@inner()
+def _score_far(end, place, found, deviation, tiles, online):  # type: ignore[no-untyped-def]
+    """The scores of all clusters, as if they were keys, and their maxima in the first buffer of `online`."""
+    most, m = tiles.far.dtype.type(MOST), online.out.shape[0]
+    peak, square, shift = tiles.column[0], tiles.column[2], online.buffer[0]
+    _lengths(tiles.turn, m, peak, tiles.column[1], square)
+    for i in range(m):
+        shift[i] = online.top[i]
+    for c0 in range(0, end, tiles.near.shape[0]):
+        some = tiles.far[c0 : min(c0 + tiles.near.shape[0], end)]
+        tile_scores(tiles.turn, m, found.mean[place, c0].ctypes.data, found.mean.shape[2], some)
+    for c in range(end):
+        row, mass, wide = tiles.far[c], found.log_mass[place, c], deviation[c]
+        for i in range(m):
+            second = peak[i] * wide
+            second = second * second * square[i]
+            x = row[i] + mass + (second if second < most else most)
+            row[i] = x
+            shift[i] = x if x > shift[i] else shift[i]
+
+
+@inner()
+def _lengths(turn, m, peak, unit, square):  # type: ignore[no-untyped-def]
+    """The squared length of each column in units of its largest entry, whose own square may overflow."""
+    zero, one = turn.dtype.type(0), turn.dtype.type(1)
+    for i in range(m):
+        peak[i], square[i] = zero, zero
+    for d in range(turn.shape[0]):
+        row = turn[d]
+        for i in range(m):
+            peak[i] = max(peak[i], abs(row[i]))
+    for i in range(m):
+        unit[i] = one / peak[i] if peak[i] != zero else zero
+    for d in range(turn.shape[0]):
+        row = turn[d]
+        for i in range(m):
+            x = row[i] * unit[i]
+            square[i] += x * x
+
+
+@inner()
+def _share_out(end, overhead, division, tiles, online):  # type: ignore[no-untyped-def]
+    """The share of each cluster in the mass of the block; the scores of the clusters become weights."""
+    zero, one, m = tiles.far.dtype.type(0), tiles.far.dtype.type(1), online.out.shape[0]
+    mass = tiles.column[3]
+    raise_top(online)
+    for i in range(m):
+        mass[i] = zero
+    exp_columns(tiles.far, ZERO, end, m, online.buffer[0], mass)
+    for i in range(m):
+        mass[i] += online.total[i]
+        mass[i] = one / mass[i] if mass[i] != zero else zero
+    for c in range(end):
+        row, total = tiles.far[c], zero
+        for i in range(m):
+            total = add(total, row[i] * mass[i])
+        division.share[c] = total / tiles.far.dtype.type(max(1, division.n_keys[c] + overhead))
+
+
+@inner()
+def _meet_far(end, place, mean_value, taken, tiles, online):  # type: ignore[no-untyped-def]
+    """Add the clusters that are not taken, by their weights and mean values."""
+    zero, one, (m, ev) = tiles.far.dtype.type(0), tiles.far.dtype.type(1), online.out.shape
+    most, width = tiles.near.shape[0], tiles.far.shape[1]
+    for c in range(end):
+        row = tiles.far[c]
+        if taken[c]:
+            for i in range(m):
+                row[i] = zero
+        else:
+            for i in range(m):
+                online.total[i] += row[i]
+    for c in range(0, end, most):
+        value_at, far_at, out_at = mean_value[place, c].ctypes.data, tiles.far[c].ctypes.data, online.out.ctypes.data
+        gemm(False, True, ev, m, min(most, end - c), one, value_at, ev, far_at, width, one, out_at, ev)
+
+
+@inner()
+def _meet_near(begin, end, limits, members, division, tiles, online):  # type: ignore[no-untyped-def]
+    """Add the keys of the clusters that are taken, one by one."""
+    m, (most, e), ev = online.out.shape[0], (tiles.near.shape[0], tiles.query.shape[0]), online.out.shape[1]
+    for c in range(end):
+        if not division.taken[c] or division.n_keys[c] == 0:
+            continue
+        stop_at = members.edges[c] + division.n_keys[c] if c >= begin else members.edges[c + 1]
+        for j0 in range(members.edges[c], stop_at, most):
+            tile = tiles.near[: min(most, stop_at - j0)]
+            tile_scores(tiles.query, m, members.key[j0].ctypes.data, e, tile)
+            if members.weight.size or division.cut[c]:
+                _weigh(j0, division.cut[c] != 0, limits, members, m, tile)
+            absorb(tile, members.value[j0].ctypes.data, ev, online)
+
+
+@inner()
+def _weigh(j0, cut, limits, members, m, tile):  # type: ignore[no-untyped-def]
+    """Add the weights of the keys from j0 on, -inf for those of a cut cluster that do not count."""
+    low, zero = tile.dtype.type(-np.inf), tile.dtype.type(0)
+    for j in range(tile.shape[0]):
+        row, p = tile[j], members.position[j0 + j]
+        hidden = cut and (p >= limits.visible or (p >= limits.low and p < limits.high))
+        extra = low if hidden else members.weight[j0 + j] if members.weight.size else zero
+        for i in range(m):
+            row[i] += extra

@@ -6,25 +6,29 @@ Several products are added before they join the sum, which is loaded and stored 
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import types
+
+from nlattn.backends.numba_cpu.runtime.compilation import compiled
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, contiguous
+from nlattn.backends.numba_cpu.runtime.signatures import read, write
 
 __all__ = ["contract_columns"]
 
 
-def contract_columns(x: Any, matrix: Any) -> Any:
+def contract_columns(x: NumpyArray, matrix: NumpyArray) -> NumpyArray:
     """See :func:`nlattn.kernels.contract_columns.contract_columns`."""
     if x.dtype not in (np.float32, np.float64) or x.dtype != matrix.dtype:
         return NotImplemented
-    out = np.zeros((x.shape[0], *x.shape[2:]), x.dtype)
-    x, matrix = np.ascontiguousarray(x), np.ascontiguousarray(matrix)
+    out: Any = np.zeros((x.shape[0], *x.shape[2:]), x.dtype)
+    x, matrix = contiguous(x), contiguous(matrix)
     if x.shape[2] == 1:
-        _rows(x[:, :, 0], matrix, out[:, 0])
+        _rows[x.dtype](x[:, :, 0], matrix, out[:, 0])
     else:
-        _slabs(x, matrix, out)
+        _slabs[x.dtype](x, matrix, out)
     return out
 
 
-@njit(nogil=True, cache=True)
+@compiled(lambda real: types.void(read(real, 3), read(real, 2), write(real, 2)))
 def _rows(x, matrix, out):  # type: ignore[no-untyped-def]
     whole = x.shape[1] - x.shape[1] % 8
     for a in range(x.shape[0]):
@@ -44,7 +48,7 @@ def _rows(x, matrix, out):  # type: ignore[no-untyped-def]
                 sums[r] += row[r] * factor[r]
 
 
-@njit(nogil=True, cache=True)
+@compiled(lambda real: types.void(read(real, 4), read(real, 2), write(real, 3)))
 def _slabs(x, matrix, out):  # type: ignore[no-untyped-def]
     whole = x.shape[1] - x.shape[1] % 4
     for a in range(x.shape[0]):

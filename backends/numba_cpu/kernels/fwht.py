@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import types
 
-from nlattn.backends.numba_cpu.runtime.pool import run
+from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, contiguous
+from nlattn.backends.numba_cpu.runtime.pool import run, scratch
+from nlattn.backends.numba_cpu.runtime.signatures import integer, read, write
 
 __all__ = ["fwht"]
 
@@ -17,80 +20,85 @@ LINE = 256
 GRAIN = 1 << 15
 
 
-def fwht(x: Any, axis: int = -1) -> Any:
+def fwht(x: NumpyArray, axis: int = -1) -> NumpyArray:
     """See :func:`nlattn.kernels.fwht.fwht`."""
     n = x.shape[axis]
     if x.dtype not in (np.float32, np.float64) or x.size == 0 or n & (n - 1):
         return NotImplemented
-    x = np.ascontiguousarray(x)
-    out = np.empty_like(x)
-    source, target = x.reshape(-1), out.reshape(-1)
-    inner = math.prod(x.shape[axis % x.ndim + 1 :])
+    out: Any = np.empty(x.shape, x.dtype)
+    source, target = contiguous(x).reshape(-1), out.reshape(-1)
+    after = math.prod(x.shape[axis % x.ndim + 1 :])
     levels = n.bit_length() - 1
     passes = max(1, -(-levels // LEVELS))
-    width = LINE // x.itemsize
     for k in range(passes):
-        g = 1 << (levels * (k + 1) // passes - levels * k // passes)
-        if inner < width:
-            units, kernel = x.size // (g * inner), _short
-            size = g * inner
-        else:
-            units, kernel = x.size // (g * inner) * -(-inner // width), _long
-            size = g * width
-        step = max(1, -(-GRAIN // size))
-        args = (source, target, g, inner, width)
-        run(
-            lambda first, last, kernel=kernel, args=args: kernel(*args, first, last),
-            [(i, min(i + step, units)) for i in range(0, units, step)],
-        )
+        factor = 1 << (levels * (k + 1) // passes - levels * k // passes)
+        _transform_axis(source, target, factor, after)
         source = target
-        inner *= g
+        after *= factor
     return out
 
 
-@njit(nogil=True, cache=True)
-def _long(source, target, g, inner, width, first, last):  # type: ignore[no-untyped-def]
-    """Transform the middle axis of (..., g, inner), `width` columns at a time."""
-    tiles = -(-inner // width)
-    buffer = np.empty(g * width, source.dtype)
+def _transform_axis(source: Any, target: Any, n: int, after: int) -> None:
+    """Transform the middle axis of (..., n, after)."""
+    width = LINE // source.itemsize
+    if after < width:
+        compute, size, units = _short[source.dtype], n * after, source.size // (n * after)
+    else:
+        compute, size, units = _long[source.dtype], n * width, source.size // (n * after) * -(-after // width)
+    step = max(1, -(-GRAIN // size))
+
+    def task(first: int) -> None:
+        buffer = scratch(n * width, source.dtype)
+        compute(source, target, n, after, width, buffer, first, min(first + step, units))
+
+    run(task, [(i,) for i in range(0, units, step)])
+
+
+def _signature(real: Any) -> Any:
+    return types.void(read(real, 1), write(real, 1), *(integer,) * 3, write(real, 1), integer, integer)
+
+
+@compiled(_signature)
+def _long(source, target, g, after, width, buffer, first, last):  # type: ignore[no-untyped-def]
+    """Transform the middle axis of (..., g, after), `width` columns at a time."""
+    tiles = -(-after // width)
     for unit in range(first, last):
-        at = unit // tiles * g * inner + unit % tiles * width
-        w = min(width, inner - unit % tiles * width)
+        at = unit // tiles * g * after + unit % tiles * width
+        w = min(width, after - unit % tiles * width)
         for i in range(g):
-            a, b = source[at + i * inner : at + i * inner + w], buffer[i * w : i * w + w]
+            a, b = source[at + i * after : at + i * after + w], buffer[i * w : i * w + w]
             for j in range(a.size):
                 b[j] = a[j]
         _transform(buffer[: g * w], w)
         for i in range(g):
-            a, b = target[at + i * inner : at + i * inner + w], buffer[i * w : i * w + w]
+            a, b = target[at + i * after : at + i * after + w], buffer[i * w : i * w + w]
             for j in range(a.size):
                 a[j] = b[j]
 
 
-@njit(nogil=True, cache=True)
-def _short(source, target, g, inner, width, first, last):  # type: ignore[no-untyped-def]
+@compiled(_signature)
+def _short(source, target, g, after, width, buffer, first, last):  # type: ignore[no-untyped-def]
     """The same for short rows: several transforms side by side, transposed in the buffer."""
-    most = width // inner
-    buffer = np.empty(g * most * inner, source.dtype)
+    most = width // after
     for unit in range(first, last, most):
         count = min(most, last - unit)
-        w = count * inner
+        w = count * after
         for u in range(count):
-            block = source[(unit + u) * g * inner : (unit + u + 1) * g * inner]
-            for j in range(inner):
-                a, b = block[j::inner], buffer[u * inner + j : g * w : w]
+            block = source[(unit + u) * g * after : (unit + u + 1) * g * after]
+            for j in range(after):
+                a, b = block[j::after], buffer[u * after + j : g * w : w]
                 for i in range(a.size):
                     b[i] = a[i]
         _transform(buffer[: g * w], w)
         for u in range(count):
-            block = target[(unit + u) * g * inner : (unit + u + 1) * g * inner]
-            for j in range(inner):
-                a, b = block[j::inner], buffer[u * inner + j : g * w : w]
+            block = target[(unit + u) * g * after : (unit + u + 1) * g * after]
+            for j in range(after):
+                a, b = block[j::after], buffer[u * after + j : g * w : w]
                 for i in range(a.size):
                     a[i] = b[i]
 
 
-@njit(nogil=True, cache=True)
+@inner()
 def _transform(x, width):  # type: ignore[no-untyped-def]
     """Transform the first axis of (power of two, width), flattened, two levels in a pass."""
     levels = 0

@@ -6,18 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray
 from nlattn.backends.numba_cpu.runtime.pool import run
 
 __all__ = ["over_matrices"]
 
 
-def over_matrices(*arrays: Any, function: Callable[..., tuple[Any, ...]], axes: int = 2) -> tuple[Any, ...]:
+def over_matrices(*arrays: NumpyArray, function: Callable[..., tuple[Any, ...]], axes: int = 2) -> tuple[Any, ...]:
     """See :func:`nlattn.kernels.over_matrices.over_matrices`."""
     lead = arrays[0].shape[:axes]
     count = math.prod(lead)
     if count == 0:
         return NotImplemented
-    flat = [array.reshape(count, *array.shape[axes:]) for array in arrays]
+    flat = [np.asarray(array).reshape(count, *array.shape[axes:]) for array in arrays]
     results: list[tuple[Any, ...]] = [()] * count
 
     def task(i: int) -> None:

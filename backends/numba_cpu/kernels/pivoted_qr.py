@@ -1,14 +1,14 @@
 """QR factorisation with column pivoting by LAPACK."""
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
+
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray
 
 __all__ = ["pivoted_qr"]
 
 
-def pivoted_qr(a: Any, k: int) -> tuple[Any, Any, Any]:
+def pivoted_qr(a: NumpyArray, k: int) -> tuple[NumpyArray, NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.pivoted_qr.pivoted_qr`."""
     if a.size == 0 or k == 0 or not np.all(np.isfinite(a)):
         return NotImplemented

@@ -1,10 +1,9 @@
 """Triangular systems by LAPACK, one matrix after the other."""
 
-from typing import Any
-
 import numpy as np
 import scipy.linalg
 
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray
 from nlattn.backends.numba_cpu.runtime.pool import run
 
 __all__ = ["solve_triangular"]
@@ -13,7 +12,7 @@ __all__ = ["solve_triangular"]
 LARGE = 2**24
 
 
-def solve_triangular(a: Any, b: Any, *, lower: bool = True) -> Any:
+def solve_triangular(a: NumpyArray, b: NumpyArray, *, lower: bool = True) -> NumpyArray:
     """See :func:`nlattn.kernels.solve_triangular.solve_triangular`."""
     if a.dtype != b.dtype or a.dtype not in (np.float32, np.float64) or a.size == 0 or b.size == 0:
         return NotImplemented

@@ -3,31 +3,34 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import types
 
+from nlattn.backends.numba_cpu.runtime.compilation import compiled
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, contiguous
 from nlattn.backends.numba_cpu.runtime.pool import run, threads
+from nlattn.backends.numba_cpu.runtime.signatures import integer, read, write
 
 __all__ = ["top_k"]
 
-# Inserting costs k per new maximum; beyond this a partition and a sort win.
+# Inserting costs k per new maximum; beyond this many entries a partition and a sort win.
 MOST = 64
 # The least part of a row for which a partition beats a sort of all.
 PART = 4
 
 
-def top_k(x: Any, k: int) -> tuple[Any, Any]:
+def top_k(x: NumpyArray, k: int) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.top_k.top_k`."""
     n = x.shape[-1]
     if x.dtype not in (np.float32, np.float64) or not 0 < k <= n or x.size == 0 or (k > MOST and k > n // PART):
         return NotImplemented
-    rows = np.ascontiguousarray(x).reshape(-1, n)
-    values = np.empty((len(rows), k), x.dtype)
-    indices = np.empty((len(rows), k), np.int64)
+    rows = contiguous(x).reshape(-1, n)
+    values, indices = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.int64)
     if k > MOST:
         run(lambda i: _by_partition(rows[i], values[i], indices[i]), [(i,) for i in range(len(rows))])
-        return values.reshape(*x.shape[:-1], k), indices.reshape(*x.shape[:-1], k)
-    step = max(1, -(-len(rows) // (8 * threads())))
-    run(lambda i: _top_k(rows, i, min(i + step, len(rows)), values, indices), [(i,) for i in range(0, len(rows), step)])
+    else:
+        step, insert = max(1, -(-len(rows) // (8 * threads()))), _insert[rows.dtype]
+        tasks = [(i,) for i in range(0, len(rows), step)]
+        run(lambda i: insert(rows, i, min(i + step, len(rows)), values, indices), tasks)
     return values.reshape(*x.shape[:-1], k), indices.reshape(*x.shape[:-1], k)
 
 
@@ -40,8 +43,12 @@ def _by_partition(row: Any, values: Any, indices: Any) -> None:
     values[:] = row[indices]
 
 
-@njit(nogil=True, cache=True)
-def _top_k(rows, first, last, values, indices):  # type: ignore[no-untyped-def]
+def _signature(real: Any) -> Any:
+    return types.void(read(real, 2), integer, integer, write(real, 2), write(integer, 2))
+
+
+@compiled(_signature)
+def _insert(rows, first, last, values, indices):  # type: ignore[no-untyped-def]
     k = values.shape[1]
     for i in range(first, last):
         row = rows[i]

@@ -1,13 +1,30 @@
 """Arrays as the compiled kernels want them."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["rows_contiguous"]
+__all__ = ["NumpyArray", "contiguous", "frozen", "rows_contiguous"]
 
 
-def rows_contiguous(array: Any, dtype: Any) -> Any:
+#: What the kernels of this backend are given.
+NumpyArray: TypeAlias = NDArray[Any]
+
+
+def contiguous(array: Any, dtype: DTypeLike | None = None) -> NumpyArray:
+    """`array`, contiguous and aligned, in native `dtype` if one is given; copied only where needed."""
+    return np.require(array, dtype, ["C", "A"])
+
+
+def frozen(array: Any, dtype: DTypeLike) -> NumpyArray:
+    """The same as a view that cannot be written to."""
+    view = contiguous(array, dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+def rows_contiguous(array: Any, dtype: DTypeLike) -> NumpyArray:
     """`array` in native `dtype`, its rows contiguous and one BLAS leading dimension apart; copied only where needed.
 
     Leading axes of stride 0 (keys that a batch shares) stay so: the copy has one element along them.

@@ -8,6 +8,7 @@ import contextlib
 import contextvars
 import ctypes
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  (loads the BLAS that _one_blas_thread limits)
 import threadpoolctl
 
-__all__ = ["run", "scratch", "threads"]
+__all__ = ["run", "scratch", "scratch_arrays", "threads"]
 
 _state = threading.local()
 _pool: ThreadPoolExecutor | None = None
@@ -93,6 +94,14 @@ def scratch(size: int, dtype: Any) -> Any:
     if buffer is None or buffer.size < size:
         buffer = buffers[dtype] = np.empty(size, dtype=dtype)
     return buffer
+
+
+def scratch_arrays(dtype: Any, *shapes: tuple[int, ...]) -> list[Any]:
+    """Uninitialised arrays of these shapes, side by side in the buffer of `scratch`."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes]).tolist()
+    buffer = scratch(ends[-1], dtype)
+    starts = [0, *ends[:-1]]
+    return [buffer[i:j].reshape(shape) for i, j, shape in zip(starts, ends, shapes, strict=True)]
 
 
 def _executor() -> ThreadPoolExecutor:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from rich.console import Console
@@ -17,7 +18,7 @@ from nlattn.cli.output.documents import compare_document
 from nlattn.cli.output.progress import progress_bar
 from nlattn.cli.output.streams import short_warnings, surroundings, write_json, writing
 from nlattn.cli.output.table import print_reading_aid, print_table
-from nlattn.dispatch import use_backend
+from nlattn.dispatch import BackendName, use_backend
 
 __all__ = ["Wanted", "compare"]
 
@@ -77,7 +78,8 @@ def _backend(name: str | None) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if name is not None:
             try:
-                stack.enter_context(use_backend(name))
+                # What is no backend's name is refused with the names that are.
+                stack.enter_context(use_backend(cast("BackendName", name)))
             except (ValueError, ImportError) as error:
                 raise InputError(f"--backend: {error}.") from error
         yield

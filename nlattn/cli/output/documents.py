@@ -6,7 +6,7 @@ import os
 import platform
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from importlib import import_module, metadata
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import threadpoolctl
 import nlattn
 from nlattn.cli.input.given import Input
 from nlattn.cli.measurement.rows import Row
-from nlattn.dispatch import backend_name
+from nlattn.dispatch import BACKENDS, backend_name
 from nlattn.methods.formulas import formula
 from nlattn.methods.record import Record
 
@@ -90,8 +90,7 @@ def _described(given: Input, seed: int) -> dict[str, Any]:
 
 def _threads(backend: str) -> int | None:
     if backend != "generic":
-        threads: int = import_module(f"nlattn.backends.{backend}.runtime.pool").threads()
-        return threads
+        return BACKENDS[backend].threads()
     # The generic kernels have the threads of NumPy's BLAS.
     pools = threadpoolctl.ThreadpoolController().select(user_api="blas").info()
     return max((int(pool["num_threads"]) for pool in pools), default=None)

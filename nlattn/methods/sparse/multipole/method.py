@@ -255,7 +255,7 @@ class Multipole(BlockMethod[State]):
             points = xp.astype(plain.key, plain.accumulator, copy=False) if there is None else there.points
             found = cluster_keys(plain, how, used, state.weight, points)
             if self.order < 2 or paper:
-                found = found._replace(spread=xp.zeros_like(found.spread))
+                found = found._replace(deviation=xp.zeros_like(found.deviation))
             query_orders: list[Array | None] = [None]
             if there is not None and several:
                 query_orders.append(similar_queries(plain, there.queries, grid.block))
