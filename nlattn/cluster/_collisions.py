@@ -6,7 +6,6 @@ from typing import overload
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.special import ndtr, owens_t
 
 from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.arrays.boundary import on_numpy
@@ -136,6 +135,8 @@ def p_stable_collision_probability(distance: float | Array, width: float) -> flo
     >>> round(float(nlattn.cluster.p_stable_collision_probability(1.0, 4.0)), 4)
     0.8005
     """
+    from scipy.special import ndtr  # nlattn.METHODS is listed without SciPy
+
     width = check_number("width", width, above=0)
     distances = _on_host(distance)
     if not np.all(distances >= 0):
@@ -165,6 +166,8 @@ def _nodes() -> tuple[Array, Array]:
 
 def _cross_polytope(angle: float, size: int) -> float:
     """In polar coordinates (X, Y) = r (cos b, cos(b - angle)); both are positive for angle - pi/2 < b < pi/2."""
+    from scipy.special import owens_t
+
     nodes, weights = _nodes()
     b = angle - math.pi / 2 + (math.pi - angle) * nodes[:, None]
     # What lies beyond this radius is below 1e-16, also 2 size times.

@@ -4,8 +4,6 @@ import math
 import sys
 from typing import Literal, NamedTuple
 
-from scipy import optimize
-
 from nlattn.arrays.arguments import check_integer, check_number
 from nlattn.arrays.boundary import on_numpy
 from nlattn.arrays.host import to_float
@@ -112,6 +110,8 @@ def chernoff_factor(products: int, failure: float) -> float:
 
 
 def _log_chernoff(products: int, failure: float) -> float:
+    from scipy import optimize  # nlattn.METHODS is listed without SciPy
+
     aim = 2 * math.log(failure) / products
     return float(optimize.brentq(lambda x: x + 1 - math.exp(x) - aim, aim - 1, 0.0))
 
