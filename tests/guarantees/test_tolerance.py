@@ -33,24 +33,22 @@ def load(name):
 def test_shipped_samples_keep_the_tolerance(small_pays, name):
     qkv, options, exact = load(name)
     used = set()
-    for rtol in (0.3, 0.1, 0.03, 0.01):
-        for seed in range(3):
-            result = nlattn.attention(*qkv, rtol, rng=seed, **options)
-            assert true_error(result.output, exact) <= rtol
-            assert result.error <= rtol
-            used |= set(np.ravel(result.method).tolist())
-            assert (result.certificate is None) == (set(np.ravel(result.method)) == {"exact"})
-    assert used > {"exact"}, "no approximation was ever accepted"
+    for seed, rtol in enumerate((0.3, 0.1, 0.03, 0.01)):
+        result = nlattn.attention(*qkv, rtol, rng=seed, **options)
+        assert true_error(result.output, exact) <= rtol
+        assert result.error <= rtol
+        used |= set(np.ravel(result.method).tolist())
+        assert (result.certificate is None) == (set(np.ravel(result.method)) == {"exact"})
+    assert used - {"exact"}, "no approximation was ever accepted"
 
 
 @pytest.mark.parametrize("rtol", [0.3, 0.1])
 def test_each_head_keeps_the_tolerance(small_pays, rtol):
     qkv, options, exact = load("smollm2")
-    for seed in range(3):
-        result = nlattn.attention(*qkv, rtol, per_head=True, rng=seed, **options)
-        errors = np.linalg.norm(result.output - exact, axis=(1, 2)) / np.linalg.norm(exact, axis=(1, 2))
-        assert np.all(errors <= rtol)
-        assert result.error.shape == (3,)
+    result = nlattn.attention(*qkv, rtol, per_head=True, rng=0, **options)
+    errors = np.linalg.norm(result.output - exact, axis=(1, 2)) / np.linalg.norm(exact, axis=(1, 2))
+    assert np.all(errors <= rtol)
+    assert result.error.shape == (3,)
 
 
 @pytest.mark.parametrize(("criterion", "statements"), [("frobenius", 4 * 2), ("rows", 4)])
@@ -217,7 +215,7 @@ def test_nan_is_never_accepted(small_pays, per_head):
     (q, k, v), options, _ = load("smollm2")
     q = q.copy()
     q[0, 700:712] = np.nan
-    for seed in range(4):
+    for seed in range(2):
         result = nlattn.attention(q, k, v, 0.5, per_head=per_head, rng=seed, check_finite=False, **options)
         approximate = result.method != "exact"
         errors = np.broadcast_to(result.error, approximate.shape)

@@ -88,8 +88,8 @@ def rebuild(
         apart = keys - np.concatenate([member.T @ keys / size[:, None], keys[:1]])[label]
         variance = member.T @ (apart**2).mean(-1) / size
         spread = np.zeros(m) if order < 2 or variant == "paper" else variance / 2
-        taken_by = np.arange(length) if layout.order is None else layout.order[0, a]
-        place = np.arange(length) + (s - length if layout.order is None else 0)
+        taken_by = np.arange(length) if layout.query_order is None else layout.query_order[0, a]
+        place = np.arange(length) + (s - length if layout.query_order is None else 0)
         outs, lses, mets, rows_of = [], [], [], []
         for t in np.unique(place // state.grid.block)[::every]:
             rows = taken_by[place // state.grid.block == t]
@@ -104,7 +104,7 @@ def rebuild(
                 window |= (position < low - state.grid.block) & (position < state.grid.block)
             else:
                 window = (position >= low - state.grid.block // 4) & (position < high + state.grid.block // 4)
-                window = window if layout.order is None else np.zeros(s, bool)
+                window = window if layout.query_order is None else np.zeros(s, bool)
                 free = ~window
             mine = member & free[:, None]
             w, log_mass, count = *softmax(np.where(mine.T, keys @ q0 + extra[a], -np.inf)), mine.sum(0)

@@ -38,7 +38,7 @@ STRICT = [BACKENDS["numpy-numba"], BACKENDS["array-api-strict"]]
 #: By default every promise of every method runs once, on compiled kernels; options run what they may change, and other
 #: arrays what tells them apart. The rest of the grid is slow.
 ON_COMPILED_KERNELS = "numpy-numba"
-#: Methods that look at all scores take seconds at the lengths of the check of memory; test_memory_of_all_scores has
+#: Methods that look at all scores take seconds at the lengths of the check of memory; tests/problem/test_scores.py has
 #: smaller tiles.
 QUADRATIC = ("topk", "loki", "loki-fused")
 OF_OPTIONS = {
@@ -48,7 +48,7 @@ OF_OPTIONS = {
 }
 OF_ARRAYS = {
     "numpy-generic": {"approximates"},
-    "array-api-strict": {"agrees_with_numpy", "blind_rows", "grouped_queries"},
+    "array-api-strict": {"agrees_with_numpy", "blind_rows"},
     "torch-cpu": {"agrees_with_numpy"},
     "torch-generic": {"agrees_with_numpy", "gradients", "gradients_of_partials"},
     "cupy": {"agrees_with_numpy", "dtypes", "blind_rows", "lengths"},

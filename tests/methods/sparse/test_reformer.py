@@ -8,7 +8,6 @@ import pytest
 from hashed_pairs import dropped_mass, paired, weighted_attention
 
 import nlattn
-from nlattn.attend.equal_codes import log_collision_probability
 from nlattn.methods.sparse.reformer import Reformer
 from nlattn.testing import BACKENDS, cases, to_numpy
 from nlattn.testing.checks.finite import BAD
@@ -47,7 +46,7 @@ def meetings(q, k, size, rounds, seed, *, centre=True, valid=None):
 
 @pytest.mark.parametrize("multiplicity", ["unique", "sum"])
 @pytest.mark.parametrize("is_causal", [False, True])
-@pytest.mark.parametrize(("length", "s", "size"), [(40, 40, 5), (33, 50, 7), (50, 33, 4), (300, 300, 2)])
+@pytest.mark.parametrize(("length", "s", "size"), [(40, 40, 5), (33, 50, 7), (50, 33, 4), (140, 140, 1)])
 @pytest.mark.parametrize("masked", [False, True])
 def test_is_attention_over_what_meets(backend, multiplicity, is_causal, length, s, size, masked):
     q, k, v = draw(length, s)
@@ -176,15 +175,6 @@ def test_rounds_in_which_all_meet_count_once():
     np.testing.assert_allclose(out, nlattn.exact_attention(q, k, v), atol=1e-14)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8, 40])
-def test_collision_probabilities(backend, size):
-    angle = np.linspace(1e-3, 2.2, 50)
-    for factors in ((size,), (size, size)):
-        got = to_numpy(log_collision_probability(backend.array(np.cos(angle)), factors))
-        wanted = sum(np.log(nlattn.cluster.cross_polytope_collision_probability(angle, f)) for f in factors)
-        assert np.all(np.abs(got - wanted) < np.where(angle < math.pi / 2, 1e-5, 1e-3) * len(factors))
-
-
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_horvitz_thompson_is_unbiased(shared, is_causal):
@@ -220,11 +210,11 @@ def test_horvitz_thompson_is_unbiased(shared, is_causal):
 
 
 def test_horvitz_thompson_is_nearer_with_more_rounds():
-    q, k, v = draw(100, 100)
+    q, k, v = draw(60, 60)
     exact = nlattn.exact_attention(q, k, v)
     few, many = (
-        np.linalg.norm(nlattn.reformer_attention(q, k, v, 25, rounds, multiplicity="ht", rng=0) - exact)
-        for rounds in (4, 400)
+        np.linalg.norm(nlattn.reformer_attention(q, k, v, 15, rounds, multiplicity="ht", rng=0) - exact)
+        for rounds in (4, 200)
     )
     assert many < 0.3 * few
 
@@ -268,7 +258,7 @@ SKIPPED = ("batch_equals_loop", "streams", "masks_refused", "causal_alignment", 
     ("check", "method", "backend"),
     [
         pytest.param(*case, id=f"{case[2]}-{case[0]}")
-        for case in cases([SharedReformer()], [BACKENDS["array-api-strict"]])
+        for case in cases([SharedReformer()], [BACKENDS["numpy-numba"]])
         if case[0].name not in SKIPPED
     ],
 )

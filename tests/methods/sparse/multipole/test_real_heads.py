@@ -9,7 +9,9 @@ from nlattn.testing import dense_attention
 
 
 def sample(name):
+    """Three heads of a shipped sample, options and the exact output."""
     q, k, v, scale, is_causal = nlattn.datasets.load(name)[:5]
+    q, k, v = q[:3], k[:3], v[:3]
     options = {"scale": scale, "is_causal": is_causal}
     return (q, k, v), options, nlattn.exact_attention(q, k, v, **options)
 
@@ -21,7 +23,7 @@ def test_near_keys_and_higher_orders_reduce_the_error_on_real_heads(name):
     errors = np.asarray(
         [
             [relative(nlattn.multipole_attention(*arrays, near, order=order, **options), exact) for order in (0, 1, 2)]
-            for near in (s // 8, s // 4, s // 2)
+            for near in (s // 8, s // 2)
         ]
     )
     assert np.all(np.diff(errors, axis=0) < 0)
@@ -31,23 +33,22 @@ def test_near_keys_and_higher_orders_reduce_the_error_on_real_heads(name):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_near_keys_hold_most_of_the_mass_of_planted_clusters(is_causal):
-    for seed in range(2):
-        q, k, v = planted(seed=seed)
-        options = {"is_causal": is_causal}
-        ours, paper = (captured(q, k, v, 256, variant=x, **options)[0] for x in ("nlattn", "paper"))
-        apart = contiguous(q, k, v, 256, **options)
-        assert ours >= paper
-        assert ours > 1.1 * apart.captured[0]
-        assert is_causal or ours > 0.97
-        out = nlattn.multipole_attention(q, k, v, 256, **options)
-        assert relative(out, dense_attention(q, k, v, **options).out) < 0.4 * apart.replaced[0]
+    q, k, v = planted()
+    options = {"is_causal": is_causal}
+    ours, paper = (captured(q, k, v, 256, variant=x, **options)[0] for x in ("nlattn", "paper"))
+    apart = contiguous(q, k, v, 256, **options)
+    assert ours >= paper
+    assert ours > 1.1 * apart.captured[0]
+    assert is_causal or ours > 0.97
+    out = nlattn.multipole_attention(q, k, v, 256, **options)
+    assert relative(out, dense_attention(q, k, v, **options).out) < 0.4 * apart.replaced[0]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_near_keys_hold_most_of_the_mass_of_real_heads(name):
     """At least as much as those of the paper and of consecutive blocks; and a smaller error on every head."""
     (q, k, v), options, exact = sample(name)
-    near, some = k.shape[1] // 4, options | {"every": 1 + k.shape[1] // 1024}
+    near, some = k.shape[1] // 4, options | {"every": 1 + k.shape[1] // 512}
     ours, paper = (captured(q, k, v, near, variant=x, **some) for x in ("nlattn", "paper"))
     apart = contiguous(q, k, v, near, **some)
     assert ours.mean() >= paper.mean()
@@ -63,12 +64,14 @@ def test_near_keys_hold_most_of_the_mass_of_real_heads(name):
 BIDIRECTIONAL_FILES = ("minilm_kjvjohn_n512.npz", "dinov2s_china_n1370.npz", "whisper_enc_n1500.npz")
 
 
-@pytest.mark.parametrize("name", BIDIRECTIONAL + BIDIRECTIONAL_FILES)
+@pytest.mark.parametrize(
+    "name", [*BIDIRECTIONAL, *(pytest.param(name, marks=pytest.mark.slow) for name in BIDIRECTIONAL_FILES)]
+)
 def test_better_than_consecutive_blocks_on_every_bidirectional_head(name):
     """At a quarter of the keys; the blocks may drop the others or keep their means."""
     if name in BIDIRECTIONAL:
-        sample = nlattn.datasets.load(name)
-        layers = [(sample.layer, sample.query, sample.key, sample.value, sample.scale)]
+        arrays, options, _ = sample(name)
+        layers = [(0, *arrays, options["scale"])]
     else:
         layers = list(shared(name))
     for layer, q, k, v, scale in layers:
