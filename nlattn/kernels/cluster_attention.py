@@ -169,7 +169,10 @@ def cluster_attention(
             xp.concat([scores, xp.where(taken[..., None, :], -xp.inf, far.scores)], axis=-1)
         )
         parts.append((weights[..., :s] @ keys.value + weights[..., s:] @ far.value, lse))
-    ungrouped = [(xp.reshape(out, (b, h, -1, ev)), xp.reshape(lse, (b, h, -1))) for out, lse in parts]
+    # The rows are named by number: -1 cannot be resolved where the values have width zero.
+    ungrouped = [
+        (xp.reshape(out, (b, h, lse.shape[-1], ev)), xp.reshape(lse, (b, h, lse.shape[-1]))) for out, lse in parts
+    ]
     out, lse = join_rows(ungrouped)
     used = near[..., None] >= 0
     return xp.where(used[..., None], out, xp.zeros_like(out)), xp.where(used, lse, -xp.inf)

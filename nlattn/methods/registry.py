@@ -60,7 +60,11 @@ def register(method: M) -> M:
 
     Examples
     --------
-    See the example of `nlattn.Method`.
+    `nlattn.Method` shows a whole class that can be registered. The function serves as its decorator:
+
+    >>> import nlattn
+    >>> callable(nlattn.register)
+    True
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise TypeError(f"method must be a subclass of nlattn.Method, got {method!r}; pass the class, not an object")
