@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
-from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, rows_contiguous
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, nothing, rows_contiguous
 from nlattn.backends.numba_cpu.runtime.pool import run, scratch, threads
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, write
 from nlattn.backends.numba_cpu.vector.online_softmax import (
@@ -17,7 +17,7 @@ from nlattn.backends.numba_cpu.vector.online_softmax import (
     tile_keys,
     tile_scores,
 )
-from nlattn.backends.numba_cpu.vector.operands import OPERANDS, head_addresses, load_scaled, operands
+from nlattn.backends.numba_cpu.vector.operands import OPERANDS, Operands, head_addresses, load_scaled, operands
 
 __all__ = ["block_attention"]
 
@@ -94,7 +94,7 @@ def block_attention(
     rows = min(size, ROWS)
     cut = Cut(size, rows, tile_keys(rows, e, ev))
     tiles = b * h * begin.shape[2] * -(-size // rows)
-    arguments = operands(query, key, value), ranges, hidden, cut, dtype.type(scale)
+    arguments = (*map(tuple, (operands(query, key, value), ranges, hidden, cut)), dtype.type(scale))
     compute, results = _tiles[dtype], (out.reshape(b * h, length, ev), lse.reshape(b * h, length))
 
     def task(first: int, last: int) -> None:
@@ -108,16 +108,14 @@ def block_attention(
 
 def _heads(array: NumpyArray | None, dtype: Any, ndim: int = 2) -> Any:
     """An array (B, H, ...) with one axis for all heads of the batch; an empty one for None."""
-    if array is None:
-        return frozen(np.empty((0,) * ndim), dtype)
-    return frozen(array.reshape(-1, *array.shape[2:]), dtype)
+    return nothing(ndim, dtype) if array is None else frozen(array.reshape(-1, *array.shape[2:]), dtype)
 
 
 def _signature(real: Any) -> Any:
-    ranges = group(Ranges, *(read(integer, 3),) * 2)
+    ranges = group(*(read(integer, 3),) * 2)
     by_position, by_code = (read(integer, 2),) * 3, (read(integer, 3),) * 2
-    hidden = group(Hidden, *by_position, read(real, 2), *by_code)
-    cut = group(Cut, *(integer,) * 3)
+    hidden = group(*by_position, read(real, 2), *by_code)
+    cut = group(*(integer,) * 3)
     outputs = write(real, 2), write(real, 3), write(real, 2)
     return types.void(OPERANDS, ranges, hidden, cut, real, integer, integer, *outputs)
 
@@ -125,6 +123,7 @@ def _signature(real: Any) -> Any:
 @compiled(_signature)
 def _tiles(operands, ranges, hidden, cut, scale, first, last, buffer, out, lse):  # type: ignore[no-untyped-def]
     """Compute the tiles of rows `first` to `last`, counted from the last rows, the longest of a causal call."""
+    operands, ranges, hidden, cut = Operands(*operands), Ranges(*ranges), Hidden(*hidden), Cut(*cut)
     n_heads, length = lse.shape
     e = operands.features
     per_block = -(-cut.size // cut.rows)
@@ -139,7 +138,7 @@ def _tiles(operands, ranges, hidden, cut, scale, first, last, buffer, out, lse):
             continue
         query_at, key_at, value_at = head_addresses(operands, h)
         for i in range(m):
-            load_scaled(query_at + (i0 + i) * operands.query.row, scale, queries[:, i])
+            load_scaled(query_at + (i0 + i) * operands.query_row, scale, queries[:, i])
         online = Online(buffer[e], buffer[e + 1], buffer[e + 2 : e + 2 + BUFFERS], out[h, i0 : i0 + m])
         _resume(online, lse[h], i0)
         edges = _edges(hidden, h, i0, m)
@@ -147,9 +146,9 @@ def _tiles(operands, ranges, hidden, cut, scale, first, last, buffer, out, lse):
             stop_at = ranges.end[h, block, w]
             for j0 in range(ranges.begin[h, block, w], stop_at, cut.keys):
                 some = scores[: min(cut.keys, stop_at - j0)]
-                tile_scores(queries, m, key_at + j0 * operands.key.row, operands.key.width, some)
+                tile_scores(queries, m, key_at + j0 * operands.key_row, operands.key_width, some)
                 _hide(hidden, edges, h, i0, h // operands.sharing, j0, m, some)
-                absorb(some, value_at + j0 * operands.value.row, operands.value.width, online)
+                absorb(some, value_at + j0 * operands.value_row, operands.value_width, online)
         finish(online.top, online.total, online.out, lse[h, i0 : i0 + m])
 
 
@@ -177,22 +176,26 @@ def _edges(hidden, h, i0, m):  # type: ignore[no-untyped-def]
 @inner()
 def _hide(hidden, edges, h, i0, g, j0, m, tile):  # type: ignore[no-untyped-def]
     """Add the weights of the keys from j0 on to a tile of scores, and set to -inf what the rows from i0 do not see."""
-    low = tile.dtype.type(-np.inf)
-    latest, soonest = edges
-    for j in range(tile.shape[0]):
-        row = tile[j]
-        if hidden.weight.size:
-            extra = hidden.weight[g, j0 + j]
+    low, n = tile.dtype.type(-np.inf), tile.shape[0]
+    if hidden.weight.size:
+        for j in range(n):
+            row, extra = tile[j], hidden.weight[g, j0 + j]
             for i in range(m):
                 row[i] = low if extra == low else row[i] + extra
-        if hidden.position.size:
+    # Parts of arrays that begin with the first row, since an index i0 + i would keep the loops from being vectorised.
+    if hidden.position.size:
+        latest, soonest = edges
+        start, stop = hidden.start[h, i0 : i0 + m], hidden.stop[h, i0 : i0 + m]
+        for j in range(n):
             p = hidden.position[g, j0 + j]
             if p < latest or p >= soonest:
-                start, stop = hidden.start[h], hidden.stop[h]
+                row = tile[j]
                 for i in range(m):
-                    row[i] = row[i] if start[i0 + i] <= p and p < stop[i0 + i] else low
-        if hidden.code.size:
-            for c in range(hidden.code.shape[1]):
-                code, other = hidden.code[h, c], hidden.key_code[g, c, j0 + j]
+                    row[i] = row[i] if start[i] <= p and p < stop[i] else low
+    if hidden.code.size:
+        for c in range(hidden.code.shape[1]):
+            code, key_code = hidden.code[h, c, i0 : i0 + m], hidden.key_code[g, c, j0 : j0 + n]
+            for j in range(n):
+                row, other = tile[j], key_code[j]
                 for i in range(m):
-                    row[i] = low if code[i0 + i] == other else row[i]
+                    row[i] = low if code[i] == other else row[i]

@@ -56,7 +56,7 @@ def choose_largest(x: NumpyArray, k: int) -> tuple[NumpyArray, NumpyArray]:
     def task(i: int) -> None:
         place, counts = scratch_arrays(np.dtype(np.int64), (n,), (1 << DIGIT,))
         code, left = scratch_arrays(np.dtype(np.uint64), (n,), (n,))
-        work = Work(place, code, left, counts, scratch(SAMPLE // 2, rows.dtype)[: SAMPLE // 2])
+        work = place, code, left, counts, scratch(SAMPLE // 2, rows.dtype)[: SAMPLE // 2]
         compute(rows, i, min(i + step, len(rows)), work, values, indices)
 
     run(task, [(i,) for i in range(0, len(rows), step)])
@@ -65,12 +65,13 @@ def choose_largest(x: NumpyArray, k: int) -> tuple[NumpyArray, NumpyArray]:
 
 def _signature(real: Any) -> Any:
     codes, integers = write(types.uint64, 1), write(integer, 1)
-    work = group(Work, integers, codes, codes, integers, write(real, 1))
+    work = group(integers, codes, codes, integers, write(real, 1))
     return types.void(read(real, 2), integer, integer, work, write(real, 2), write(integer, 2))
 
 
 @compiled(_signature)
 def _choose(rows, first, last, work, values, indices):  # type: ignore[no-untyped-def]
+    work = Work(*work)
     k, width = values.shape[1], 8 * rows.itemsize
     for i in range(first, last):
         row = rows[i]

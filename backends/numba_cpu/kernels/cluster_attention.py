@@ -7,7 +7,7 @@ from numba import types
 
 from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
 from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen
-from nlattn.backends.numba_cpu.runtime.pool import run, scratch_arrays
+from nlattn.backends.numba_cpu.runtime.pool import run
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, write
 from nlattn.backends.numba_cpu.vector.cluster_moments import (
     BINS,
@@ -161,15 +161,11 @@ def cluster_attention(
         if active.size == 0:
             return
         own = Members(*(x[i, j] for x in members))
-        work = _work(own, active.size, plan, options, first, last)
-        work[0].points[...] = points[i, j, active, blocks.centre[first]]
-        heads, by_position = (
-            Heads(queries[i, j], budgets[i, j], frozen(active, np.int64)),
-            Keys(*(x[i, j] for x in keys)),
-        )
-        compute(
-            heads, by_position, own, plan, options, dtype.type(scale), first, last, *work, out_of[i, j], lse_of[i, j]
-        )
+        found, division, tiles = _room(own, active.size, plan, options, first, last)
+        found.points[...] = points[i, j, active, plan.centre[first]]
+        heads = queries[i, j], budgets[i, j], frozen(active, np.int64)
+        inputs = heads, tuple(x[i, j] for x in keys), tuple(own), tuple(plan), tuple(options), dtype.type(scale)
+        compute(*inputs, first, last, tuple(found), tuple(division), tuple(tiles), out_of[i, j], lse_of[i, j])
 
     # Blocks with one expansion point share the moments; the longest go first.
     starts = np.flatnonzero(np.diff(plan.centre, prepend=-1)).tolist()
@@ -178,31 +174,31 @@ def cluster_attention(
     return out, lse
 
 
-def _work(
+def _room(
     members: Members, heads: int, plan: Plan, options: Options, first: int, last: int
 ) -> tuple[Moments, Division, Tiles]:
-    """Room for what is computed of the clusters and rows of a run of blocks, in buffers of this thread."""
+    """Room for what is computed of the clusters and rows of a run of blocks."""
     dtype, e, ev = members.key.dtype, members.key.shape[1], members.value.shape[1]
     n = int(members.segments[min(plan.segment[last - 1] + 1, members.segments.size - 1)])
     widest = int(np.max(np.diff(members.edges[: n + 1]), initial=1))
     rows = int(np.max(np.diff(plan.rows[first : last + 1])))
-    lines = (e, rows), (e, rows), (options.keys, rows), (n, rows), (2 + BUFFERS, rows), (4, rows)
-    arrays = scratch_arrays(dtype, (heads, e), (heads, widest), (heads, n), (heads, n, e), (heads, n, ev), (n,), *lines)
-    integers = scratch_arrays(np.dtype(np.int64), (4, n), (BINS,))
-    integers[0][...] = 0
-    return Moments(*arrays[:5]), Division(*integers[0], arrays[5], integers[1]), Tiles(*arrays[6:])
+    sizes = (heads, e), (heads, widest), (heads, n), (heads, n, e), (heads, n, ev)
+    division = Division(*np.zeros((4, n), np.int64), np.empty(n, dtype), np.empty(BINS, np.int64))
+    lines = e, e, options.keys, n, 2 + BUFFERS, 4
+    tiles = Tiles(*(np.empty((height, rows), dtype) for height in lines))
+    return Moments(*(np.empty(size, dtype) for size in sizes)), division, tiles
 
 
 def _signature(real: Any) -> Any:
-    heads = group(Heads, read(real, 3), read(integer, 1), read(integer, 1))
-    keys = group(Keys, read(real, 2), read(real, 2), read(real, 1))
+    heads = group(read(real, 3), read(integer, 1), read(integer, 1))
+    keys = group(read(real, 2), read(real, 2), read(real, 1))
     by_cluster = (read(integer, 1),) * 4
-    members = group(Members, read(real, 2), read(real, 2), read(real, 1), *by_cluster, read(real, 1))
-    plan = group(Plan, read(integer, 1), read(integer, 1), read(integer, 2), *(read(integer, 1),) * 3)
-    options = group(Options, *(integer,) * 3)
-    found = group(Moments, *(write(real, n) for n in (2, 2, 2, 3, 3)))
-    division = group(Division, *(write(integer, 1),) * 4, write(real, 1), write(integer, 1))
-    tiles = group(Tiles, *(write(real, 2),) * 6)
+    members = group(read(real, 2), read(real, 2), read(real, 1), *by_cluster, read(real, 1))
+    plan = group(read(integer, 1), read(integer, 1), read(integer, 2), *(read(integer, 1),) * 3)
+    options = group(*(integer,) * 3)
+    found = group(*(write(real, n) for n in (2, 2, 2, 3, 3)))
+    division = group(*(write(integer, 1),) * 4, write(real, 1), write(integer, 1))
+    tiles = group(*(write(real, 2),) * 6)
     work = found, division, tiles, write(real, 3), write(real, 2)
     return types.void(heads, keys, members, plan, options, real, integer, integer, *work)
 
@@ -212,6 +208,9 @@ def _row_blocks(  # type: ignore[no-untyped-def]
     heads, keys, members, plan, options, scale, first, last, found, division, tiles, out, lse
 ):
     """The blocks `first` to `last`, which share the expansion point, for the heads of one group."""
+    heads, keys, members = Heads(*heads), Keys(*keys), Members(*members)
+    plan, options = Plan(*plan), Options(*options)
+    found, division, tiles = Moments(*found), Division(*division), Tiles(*tiles)
     n_segments = members.segments.size - 1
     for block in range(first, last):
         i0, m = plan.rows[block], plan.rows[block + 1] - plan.rows[block]

@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
-from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, nothing
 from nlattn.backends.numba_cpu.runtime.pool import run, scratch
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, strided, write
 from nlattn.backends.numba_cpu.vector.exponential import exp_sum, maximum
@@ -45,10 +45,10 @@ def gather_attention(
     out, lse = np.empty((b, h, length, ev), dtype), np.empty((b, h, length), dtype)
     arguments = (
         np.require(query, dtype, "A"),
-        _stacked(key, dtype),
-        _stacked(value, dtype),
+        tuple(_stacked(key, dtype)),
+        tuple(_stacked(value, dtype)),
         np.require(index, np.int64, "A"),
-        np.empty((0,) * 4, dtype) if bias is None else np.require(bias, dtype, "A"),
+        nothing(4, dtype) if bias is None else np.require(bias, dtype, "A"),
         dtype.type(scale),
     )
     compute = _rows[dtype]
@@ -70,7 +70,7 @@ def _stacked(array: NumpyArray, dtype: Any) -> Stack:
 
 
 def _signature(real: Any) -> Any:
-    stack = group(Stack, read(real, 2), read(integer, 2))
+    stack = group(read(real, 2), read(integer, 2))
     inputs = strided(real, 4), stack, stack, strided(integer, 4), strided(real, 4), real
     return types.void(*inputs, integer, integer, write(real, 1), write(real, 4), write(real, 3))
 
@@ -78,6 +78,7 @@ def _signature(real: Any) -> Any:
 @compiled(_signature)
 def _rows(query, keys, values, index, bias, scale, first, last, buffer, out, lse):  # type: ignore[no-untyped-def]
     """Compute the rows `first` to `last`, counted through all heads."""
+    keys, values = Stack(*keys), Stack(*values)
     _, n_heads, length, e = query.shape
     m = index.shape[3]
     sharing = n_heads // keys.first.shape[1]

@@ -29,42 +29,44 @@ def segment_sum(x: NumpyArray, index: NumpyArray, m: int, weights: NumpyArray | 
         raise IndexError(f"index must lie between 0 and {m - 1}, got {np.min(index)} to {np.max(index)}")
     factors = np.ones((n, k), x.dtype) if weights is None else weights
     parts = [_numbered(x, lead, x.dtype), _numbered(index, lead, np.int64), _numbered(factors, lead, x.dtype)]
-    arrays, which = [array for _, array in parts], np.stack([number for number, _ in parts], axis=1)
+    arrays, which = [array for _, array in parts], [number for number, _ in parts]
     sums = _of_numbers(arrays, which, m) if c == 1 else _of_rows(arrays, which, m)
     return sums.reshape(*lead, m, c).astype(x.dtype, copy=False)
 
 
-def _of_numbers(arrays: list[Any], which: Any, m: int) -> Any:
+def _of_numbers(arrays: list[Any], which: list[Any], m: int) -> Any:
     """The sums where a row is a single number."""
     x, index, weights = arrays
-    out = np.empty((len(which), m), x.dtype)
+    elements = np.stack(which, axis=1)
+    out = np.empty((len(elements), m), x.dtype)
     step, compute = max(1, GRAIN // index[0].size), _add_numbers[x.dtype]
 
     def task(first: int) -> None:
-        last = min(first + step, len(which))
-        compute(x[:, :, 0], index, weights, which, first, last, scratch(m, np.dtype(np.float64))[:m], out)
+        last = min(first + step, len(elements))
+        compute(x[:, :, 0], index, weights, elements, first, last, scratch(m, np.dtype(np.float64))[:m], out)
 
-    run(task, [(i,) for i in range(0, len(which), step)])
+    run(task, [(i,) for i in range(0, len(elements), step)])
     return out
 
 
-def _of_rows(arrays: list[Any], which: Any, m: int) -> Any:
-    x, index, _ = arrays
-    (n, k), c = index.shape[1:], x.shape[2]
+def _of_rows(arrays: list[Any], which: list[Any], m: int) -> Any:
+    x, index, weights = arrays
+    (n, k), c, count = index.shape[1:], x.shape[2], len(which[0])
+    own_x, own_index, own_weights = (numbers.tolist() for numbers in which)
     # Each part of the rows has sums of its own, which must be few beside what goes into them. How the work is cut
     # depends on its size alone, and so does the order of the additions.
     tasks = max(1, min(8, n * k * c // GRAIN))
     parts = max(1, min(tasks, n * k // (8 * m)))
     columns = max(COLUMNS, -(-c * parts // tasks))
-    sums = np.zeros((parts, len(which), m, c))
+    sums = np.zeros((parts, count, m, c))
     compute = _add[x.dtype]
 
     def task(b: int, part: int, left: int) -> None:
         rows = n * part // parts, n * (part + 1) // parts
-        own = (array[i] for array, i in zip(arrays, which[b].tolist(), strict=True))
+        own = x[own_x[b]], index[own_index[b]], weights[own_weights[b]]
         compute(*own, sums[part, b], *rows, left, min(left + columns, c))
 
-    run(task, [(b, p, j) for b in range(len(which)) for p in range(parts) for j in range(0, c, columns)])
+    run(task, [(b, p, j) for b in range(count) for p in range(parts) for j in range(0, c, columns)])
     return sums[0] if parts == 1 else np.sum(sums, axis=0)
 
 

@@ -7,13 +7,13 @@ from numba import types
 
 from nlattn.backends.numba_cpu.kernels.block_attention import block_attention
 from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
-from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, rows_contiguous
+from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, nothing, rows_contiguous
 from nlattn.backends.numba_cpu.runtime.pool import run, scratch, threads
 from nlattn.backends.numba_cpu.runtime.signatures import flag, group, integer, read, strided, write
 from nlattn.backends.numba_cpu.vector.blas import gemm
 from nlattn.backends.numba_cpu.vector.exponential import exp_sum, maximum
 from nlattn.backends.numba_cpu.vector.online_softmax import finish
-from nlattn.backends.numba_cpu.vector.operands import OPERANDS, head_addresses, load_scaled, operands
+from nlattn.backends.numba_cpu.vector.operands import OPERANDS, Operands, head_addresses, load_scaled, operands
 from nlattn.backends.numba_cpu.vector.score_rows import add_bias, all_hidden
 
 __all__ = ["softmax_attention"]
@@ -65,7 +65,7 @@ def softmax_attention(
     interval = Interval(*(frozen(edge, np.int64).reshape(b * h, length) for edge in (start, stop)))
     masks = _expanded(mask, np.dtype(np.bool_), (b, h, length, s)), _expanded(bias, dtype, (b, h, length, s))
     cut = _cut(b * h, length, int(np.max(interval.stop - interval.start)))
-    arguments = operands(query, key, value), interval, *masks, cut, dtype.type(scale)
+    arguments = tuple(operands(query, key, value)), tuple(interval), *masks, tuple(cut), dtype.type(scale)
     blocks = b * h * -(-length // cut.rows)
     compute, results = _row_blocks[dtype], (out.reshape(b * h, length, ev), lse.reshape(b * h, length))
 
@@ -116,11 +116,11 @@ def _cut(heads: int, length: int, width: int) -> Cut:
 
 def _expanded(array: NumpyArray | None, dtype: Any, shape: tuple[int, ...]) -> Any:
     """A mask or bias for each pair of row and key, as a view; empty for None."""
-    return np.empty((0,) * 4, dtype) if array is None else np.broadcast_to(np.asarray(array, dtype), shape)
+    return nothing(4, dtype) if array is None else np.broadcast_to(np.asarray(array, dtype), shape)
 
 
 def _signature(real: Any) -> Any:
-    interval, cut = group(Interval, *(read(integer, 2),) * 2), group(Cut, integer, integer)
+    interval, cut = group(*(read(integer, 2),) * 2), group(integer, integer)
     masks = strided(flag, 4), strided(real, 4)
     outputs = write(real, 1), write(real, 3), write(real, 2)
     return types.void(OPERANDS, interval, *masks, cut, real, integer, integer, *outputs)
@@ -129,6 +129,7 @@ def _signature(real: Any) -> Any:
 @compiled(_signature)
 def _row_blocks(operands, interval, mask, bias, cut, scale, first, last, buffer, out, lse):  # type: ignore[no-untyped-def]
     """Compute the row blocks `first` to `last`, which count down from the last rows, the longest of a causal call."""
+    operands, interval, cut = Operands(*operands), Interval(*interval), Cut(*cut)
     n_heads, length = lse.shape
     e, rows = operands.features, cut.rows
     n_blocks = -(-length // rows)
@@ -144,15 +145,15 @@ def _row_blocks(operands, interval, mask, bias, cut, scale, first, last, buffer,
         for r in range(n):
             top[r], total[r] = -np.inf, 0
             sums[r] = 0
-            load_scaled(query_at + (i0 + r) * operands.query.row, scale, scaled[r * e : (r + 1) * e])
+            load_scaled(query_at + (i0 + r) * operands.query_row, scale, scaled[r * e : (r + 1) * e])
         lowest, highest = _range_of_keys(start, stop)
         for j0 in range(lowest, highest, cut.keys):
             n_keys = min(cut.keys, highest - j0)
             r0, r1 = _rows_that_see(start, stop, j0, j0 + n_keys)
             if r0 >= r1:
                 continue
-            keys = key_at + j0 * operands.key.row
-            _scores(scaled[r0 * e : r1 * e], r1 - r0, e, keys, operands.key.width, n_keys, tile)
+            keys = key_at + j0 * operands.key_row
+            _scores(scaled[r0 * e : r1 * e], r1 - r0, e, keys, operands.key_width, n_keys, tile)
             for r in range(r0, r1):
                 row = tile[(r - r0) * n_keys : (r - r0 + 1) * n_keys]
                 left = min(max(start[r] - j0, 0), n_keys)
@@ -167,8 +168,8 @@ def _row_blocks(operands, interval, mask, bias, cut, scale, first, last, buffer,
                     if mask.size:
                         _hide(seen, mask[b, own, i0 + r, j0 + left :])
                     _weigh(seen, r, top, total, sums)
-            values = value_at + j0 * operands.value.row
-            _add_values(tile, r1 - r0, n_keys, values, operands.value.width, sums[r0:r1])
+            values = value_at + j0 * operands.value_row
+            _add_values(tile, r1 - r0, n_keys, values, operands.value_width, sums[r0:r1])
         finish(top, total, sums, lse[h, i0 : i0 + n])
 
 

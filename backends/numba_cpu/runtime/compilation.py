@@ -43,15 +43,15 @@ class Compiled:
 
     def __init__(self, function: Callable[..., Any], signature: Signature) -> None:
         self._signature = signature
-        self._versions: dict[str, Callable[..., Any]] = {}
+        self._versions: dict[np.dtype[Any], Callable[..., Any]] = {}
         self.function = function
         # numba dates a cached function by its own file alone. What else it is made of goes into the name of the file.
         function.__qualname__ = f"{function.__name__}_{_stamp(function):08x}"
 
     def __getitem__(self, dtype: np.dtype[Any]) -> Callable[..., Any]:
-        version = self._versions.get(dtype.name)
+        version = self._versions.get(dtype)
         if version is None:
-            version = self._versions[dtype.name] = _compile(self.function, self._signature(_REALS[dtype.name]))
+            version = self._versions[dtype] = _compile(self.function, self._signature(_REALS[dtype.name]))
         return version
 
 

@@ -1,11 +1,12 @@
 """Arrays as the compiled kernels want them."""
 
+import functools
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["NumpyArray", "contiguous", "frozen", "rows_contiguous"]
+__all__ = ["NumpyArray", "contiguous", "frozen", "nothing", "rows_contiguous"]
 
 
 #: What the kernels of this backend are given.
@@ -14,14 +15,21 @@ NumpyArray: TypeAlias = NDArray[Any]
 
 def contiguous(array: Any, dtype: DTypeLike | None = None) -> NumpyArray:
     """`array`, contiguous and aligned, in native `dtype` if one is given; copied only where needed."""
-    return np.require(array, dtype, ["C", "A"])
+    array = np.ascontiguousarray(array, dtype)
+    return array if array.flags.aligned else array.copy()
 
 
 def frozen(array: Any, dtype: DTypeLike) -> NumpyArray:
     """The same as a view that cannot be written to."""
     view = contiguous(array, dtype).view()
-    view.flags.writeable = False
+    view.setflags(write=False)
     return view
+
+
+@functools.cache
+def nothing(ndim: int, dtype: DTypeLike) -> NumpyArray:
+    """A frozen array without elements, in place of one that a call does without."""
+    return frozen(np.empty((0,) * ndim), dtype)
 
 
 def rows_contiguous(array: Any, dtype: DTypeLike) -> NumpyArray:

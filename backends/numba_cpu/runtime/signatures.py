@@ -25,9 +25,10 @@ def write(kind: Any, ndim: int) -> Any:
     return types.Array(kind, ndim, "C")
 
 
-def group(cls: type, *members: Any) -> Any:
-    """A NamedTuple of such arguments. Unlike arrays on their own, its arrays must be exactly what is declared here.
+def group(*members: Any) -> Any:
+    """A tuple of such arguments. Unlike arrays on their own, its arrays must be exactly what is declared here.
 
-    `layout.frozen` makes them so where they are only read.
+    `layout.frozen` makes them so where they are only read. Tuples are passed as plain ones and get their names inside,
+    as in ``keys = Keys(*keys)``: to tell what a NamedTuple holds takes numba some microseconds a call.
     """
-    return types.BaseTuple.from_types(members, cls)
+    return types.BaseTuple.from_types(members)

@@ -7,48 +7,55 @@ from numba.extending import intrinsic
 from nlattn.backends.numba_cpu.runtime.compilation import inner
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer
 
-__all__ = ["OPERANDS", "Operands", "Rows", "load_scaled", "operands", "head_addresses"]
-
-
-class Rows(NamedTuple):
-    """Where the rows of an array (B, G, n, c) lie.
-
-    Attributes
-    ----------
-    first : int
-        The address of the first row.
-    batch, head, row : int
-        Bytes from one element of an axis to the next.
-    width : int
-        Numbers from one row to the next, the leading dimension of BLAS.
-    """
-
-    first: int
-    batch: int
-    head: int
-    row: int
-    width: int
+__all__ = ["OPERANDS", "Operands", "head_addresses", "load_scaled", "operands"]
 
 
 class Operands(NamedTuple):
-    """What an attention kernel multiplies, its number of features, and how many query heads share a key head."""
+    """What an attention kernel multiplies.
 
-    query: Rows
-    key: Rows
-    value: Rows
+    Attributes
+    ----------
+    query, key, value : int
+        The address of the first row of an array (B, G, n, c).
+    query_batch, query_head, query_row, ... : int
+        Bytes from one element of an axis to the next.
+    key_width, value_width : int
+        Numbers from one row to the next, the leading dimension of BLAS.
+    features : int
+        Numbers of a query.
+    heads, sharing : int
+        Query heads of a batch element, and those of a key head.
+    """
+
+    query: int
+    query_batch: int
+    query_head: int
+    query_row: int
+    key: int
+    key_batch: int
+    key_head: int
+    key_row: int
+    value: int
+    value_batch: int
+    value_head: int
+    value_row: int
+    key_width: int
+    value_width: int
     features: int
     heads: int
     sharing: int
 
 
 #: The type of `Operands` in a signature.
-OPERANDS = group(Operands, *(group(Rows, *(integer,) * 5),) * 3, *(integer,) * 3)
+OPERANDS = group(*(integer,) * len(Operands._fields))
 
 
 def operands(query: Any, key: Any, value: Any) -> Operands:
     """The `Operands` of arrays whose rows are contiguous; they must live as long as these are used."""
-    q, k, v = (Rows(x.ctypes.data, *x.strides[:3], x.strides[2] // x.itemsize) for x in (query, key, value))
-    return Operands(q, k, v, query.shape[3], query.shape[1], query.shape[1] // key.shape[1])
+    places = [(x.ctypes.data, *x.strides[:3]) for x in (query, key, value)]
+    widths = (x.strides[2] // x.itemsize for x in (key, value))
+    heads, sharing = query.shape[1], query.shape[1] // key.shape[1]
+    return Operands(*places[0], *places[1], *places[2], *widths, query.shape[3], heads, sharing)
 
 
 @inner()
@@ -56,12 +63,10 @@ def head_addresses(operands, h):  # type: ignore[no-untyped-def]
     """The addresses of the first query, key and value of a head, counted through the batch."""
     b, h = h // operands.heads, h % operands.heads
     g = h // operands.sharing
-    query, key, value = operands.query, operands.key, operands.value
-    return (
-        query.first + b * query.batch + h * query.head,
-        key.first + b * key.batch + g * key.head,
-        value.first + b * value.batch + g * value.head,
-    )
+    query = operands.query + b * operands.query_batch + h * operands.query_head
+    key = operands.key + b * operands.key_batch + g * operands.key_head
+    value = operands.value + b * operands.value_batch + g * operands.value_head
+    return query, key, value
 
 
 @intrinsic
