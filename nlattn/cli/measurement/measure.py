@@ -20,28 +20,29 @@ __all__ = ["STEPS", "measure"]
 
 # Rounds over all rows: at least the first number, then up to the second within SECONDS; none begins after LIMIT.
 LEAST, MOST, SECONDS, LIMIT = 3, 15, 2.0, 60.0
-#: What a job counts for in the progress: its error, its memory and the rounds that all have.
-STEPS = 2 + LEAST
+#: What a job counts for in the progress: its error and memory, and the rounds that all have.
+STEPS = 1 + LEAST
 
 
 def measure(given: Input, todo: list[Job], seed: int, advance: Callable[[str, int], None]) -> list[Row]:
     """Run the jobs and fill in their rows; one row stands for all budgets of a method that refuses."""
     rows: list[Row] = []
     for job in todo:
-        if any(row.method == job.row.method and row.status == "refused" for row in rows):
+        earlier = {row.status for row in rows if row.method == job.row.method}
+        if "refused" in earlier:
             continue
         rows.append(job.row)
-        advance(f"{given.name}: error of {job.row.method}", 1)
+        advance(f"{given.name}: error and memory of {job.row.method}", 1)
         with _status(job.row):
-            _judge(job.row, given, job.run(), seed)
+            if not earlier:
+                job.run()  # What is compiled now is not counted as memory of the method.
+            result, job.row.extra_bytes = _traced(job.run)
+            _judge(job.row, given, result, seed)
         if job.row.status == "refused":
             job.row.budget = {}
+    gc.unfreeze()
     live = [job for job in todo if job.row in rows and job.row.status == "ok"]
     advance("", (STEPS - 1) * (len(todo) - len(live)))
-    for job in live:
-        advance(f"{given.name}: memory of {job.row.method}", 1)
-        with _status(job.row):
-            job.row.extra_bytes = _peak(job.run)
     _time(live, partial(advance, f"{given.name}: time"))
     reference = next((job.row.seconds for job in live if job.row.method == "exact"), None)
     for job in live:
@@ -95,15 +96,16 @@ def _chosen(result: nlattn.AttentionResult) -> str:
     return f"used {used}{why}"
 
 
-def _peak(run: Callable[[], Any]) -> int:
-    """The most that one call holds, its output included, as reported to tracemalloc."""
+def _traced(run: Callable[[], Any]) -> tuple[Any, int]:
+    """What one call returns, and the most that it holds, its output included, as reported to tracemalloc."""
     gc.collect()
+    gc.freeze()  # Collections pass over what there is by now, mostly what numba keeps, and take a tenth of the time.
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         tracemalloc.reset_peak()
-        run()
-        return max(0, tracemalloc.get_traced_memory()[1] - before)
+        result = run()
+        return result, max(0, tracemalloc.get_traced_memory()[1] - before)
     finally:
         tracemalloc.stop()
 
