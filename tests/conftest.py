@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from nlattn.testing import BACKENDS
@@ -18,6 +19,13 @@ def backend(request):
         pytest.skip(reason)
     with request.param.context():
         yield request.param
+
+
+@pytest.fixture(autouse=True)
+def _same_draws(request, monkeypatch):
+    """A test draws the same numbers from the `rng` of its file whatever ran before it in the same process."""
+    if hasattr(request.module, "rng"):
+        monkeypatch.setattr(request.module, "rng", np.random.default_rng(0))
 
 
 @pytest.fixture

@@ -10,18 +10,19 @@ from threadpoolctl import threadpool_limits
 
 from nlattn.testing import BACKENDS
 
-__all__ = ["backend", "one_blas_thread"]
-
-BY_DEFAULT = ("numpy-numba", "array-api-strict")
-
-AVAILABLE = [
-    pytest.param(backend, id=name, marks=() if name in BY_DEFAULT else pytest.mark.slow)
-    for name, backend in BACKENDS.items()
-    if backend.unavailable() is None
-]
+__all__ = ["available", "backend", "one_blas_thread"]
 
 
-@pytest.fixture(params=AVAILABLE)
+def available(*by_default):
+    """The backends that are here as parameters; all but those named are slow."""
+    return [
+        pytest.param(backend, id=name, marks=() if name in by_default else pytest.mark.slow)
+        for name, backend in BACKENDS.items()
+        if backend.unavailable() is None
+    ]
+
+
+@pytest.fixture(params=available("numpy-numba", "array-api-strict"))
 def backend(request):
     """Every backend that is available, each in its context."""
     with request.param.context():

@@ -14,7 +14,7 @@ __all__ = ["check_memory"]
 
 #: Lengths at which arrays of the length outweigh buffers of a fixed size, and an array of L x S bytes would outweigh
 #: both.
-SIZES = (4096, 8192)
+SIZES = (3072, 6144)
 
 
 def _peak(subject: Subject, arrays: list[np.ndarray], options: dict[str, Any]) -> int:

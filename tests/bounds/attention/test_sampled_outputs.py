@@ -5,8 +5,8 @@ import pytest
 
 from nlattn.bounds import normaliser_variance, ratio_error, ratio_identity, ratio_variance
 
-RNG = np.random.default_rng(0)
-P, VALUES = RNG.dirichlet(np.ones(4), size=1), RNG.standard_normal((4, 2))
+rng = np.random.default_rng(0)
+P, VALUES = rng.dirichlet(np.ones(4), size=1), rng.standard_normal((4, 2))
 OUT = P[0] @ VALUES
 
 
@@ -37,7 +37,7 @@ def test_all_draws(heavy, size):
 
 def test_ratio_identity_for_any_weights():
     heavy = np.asarray([True, False, False, False])
-    index, weights = np.asarray([[1, 3, 3, 0], [2, 2, 0, 1]]), RNG.uniform(0.1, 9, (2, 4))
+    index, weights = np.asarray([[1, 3, 3, 0], [2, 2, 0, 1]]), rng.uniform(0.1, 9, (2, 4))
     found = []
     for draw, w in zip(index, weights, strict=True):
         used = np.where(heavy[draw], 0, w * P[0, draw])

@@ -7,8 +7,8 @@ import pytest
 
 from nlattn.bounds import sampled_attention_spectral, sampled_product_error, stable_rank_limit, stochastic_norm
 
-RNG = np.random.default_rng(0)
-P, V = RNG.dirichlet(np.full(5, 0.5), size=6), RNG.standard_normal((5, 2)) * np.asarray([[4], [1], [1], [0.3], [0.1]])
+rng = np.random.default_rng(0)
+P, V = rng.dirichlet(np.full(5, 0.5), size=6), rng.standard_normal((5, 2)) * np.asarray([[4], [1], [1], [0.3], [0.1]])
 SCALE = np.linalg.norm(P, 2) * np.linalg.norm(V, 2)
 SQUARES = np.sum(V**2, axis=1) / np.sum(V**2)
 
@@ -63,7 +63,7 @@ def test_stochastic_norm_is_attained():
     for rows, keys in ((7, 4), (4, 7)):
         least = np.sqrt(rows / keys)
         assert np.linalg.norm(np.full((rows, keys), 1 / keys), 2) == pytest.approx(least)
-        assert np.linalg.norm(RNG.dirichlet(np.ones(keys), size=rows), 2) >= least
+        assert np.linalg.norm(rng.dirichlet(np.ones(keys), size=rows), 2) >= least
 
 
 def test_stochastic_norm_needs_normalised_rows():
