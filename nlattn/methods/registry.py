@@ -60,11 +60,18 @@ def register(method: M) -> M:
 
     Examples
     --------
-    `nlattn.Method` shows a whole class that can be registered. The function serves as its decorator:
+    Nystrom attention with twice as many landmarks, as a method of its own; `nlattn.Method` shows one from scratch.
 
+    >>> from dataclasses import dataclass, replace
     >>> import nlattn
-    >>> callable(nlattn.register)
-    True
+    >>> nystrom = nlattn.METHODS["nystrom"]
+    >>> @nlattn.register
+    ... @dataclass(frozen=True)
+    ... class FineNystrom(nystrom.method):
+    ...     record = replace(nystrom, name="fine_nystrom")
+    ...     landmarks: int = 128
+    >>> nlattn.METHODS["fine_nystrom"].method().budgets
+    {'landmarks': 128}
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise TypeError(f"method must be a subclass of nlattn.Method, got {method!r}; pass the class, not an object")
