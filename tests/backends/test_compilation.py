@@ -13,8 +13,8 @@ from nlattn.errors import PerformanceWarning
 
 numba = pytest.importorskip("numba")
 
-from nlattn.backends.numba_cpu.kernels import block_attention, softmax_attention  # noqa: E402
 from nlattn.backends.numba_cpu.runtime import compilation  # noqa: E402
+from nlattn.backends.numba_cpu.vector import row_blocks  # noqa: E402
 
 F4 = np.dtype(np.float32)
 
@@ -96,24 +96,24 @@ def test_without_a_folder_to_cache_in(monkeypatch):
 
 
 def test_only_what_a_call_needs_is_compiled(monkeypatch):
-    """Exact attention without masks needs one function, in the precision of its arrays, and so does one with a mask."""
+    """Exact attention needs one function in the precision of its arrays, and another where a mask hides pairs."""
     asked = []
-    monkeypatch.setattr(
-        compilation, "_compile", lambda function, signature: asked.append((function, signature)) or _run(function)
-    )
 
-    def _run(function):
+    def _compile(function, signature, how=None):
+        if how is None:
+            asked.append((function, signature))
         return lambda *args: None
 
-    rows = [getattr(module, name) for module, name in ((block_attention, "_tiles"), (softmax_attention, "_row_blocks"))]
-    for compiled in rows:
-        monkeypatch.setattr(compiled, "_versions", {})
+    monkeypatch.setattr(compilation, "_compile", _compile)
+    monkeypatch.setattr(compilation, "_shared", [])
+    for tiles in (row_blocks._plain_tiles, row_blocks._tiles):
+        monkeypatch.setattr(tiles, "_versions", {})
     x = np.ones((2, 40, 8), np.float32)
     nlattn.exact_attention(x, x, x, is_causal=True)
-    assert [function for function, _ in asked] == [rows[0].function]
     nlattn.exact_attention(x, x, x)
+    assert [function for function, _ in asked] == [row_blocks._plain_tiles.function]
     nlattn.exact_attention(x, x, x, np.ones((40, 40), bool))
-    assert [function for function, _ in asked] == [compiled.function for compiled in rows]
+    assert [function for function, _ in asked] == [row_blocks._plain_tiles.function, row_blocks._tiles.function]
     assert all("float64" not in str(signature) for _, signature in asked)
 
 
@@ -132,13 +132,14 @@ print(sum(version.stats.cache_hits.values()), sum(version.stats.cache_misses.val
 def test_cached_functions_change_name_with_what_they_are_made_of(monkeypatch):
     """The modules whose functions they call, also indirectly, and constants of other modules."""
     found = set()
-    compilation._add_modules(vars(block_attention), found)
-    names = ("blas", "exponential", "floats", "online_softmax", "operands")
+    compilation._add_modules(vars(row_blocks), found)
+    names = ("columns", "counter", "emitter", "exponential", "floats", "hidden", "host", "lines")
+    names += ("online_softmax", "operands", "products", "row_blocks", "score_rows")
     assert found == {f"nlattn.backends.numba_cpu.vector.{name}" for name in names}
-    before = compilation._stamp(block_attention._tiles.function)
-    assert before == compilation._stamp(block_attention._tiles.function)
-    monkeypatch.setattr(block_attention, "BUFFERS", 4)
-    assert before != compilation._stamp(block_attention._tiles.function)
+    before = compilation._stamp(row_blocks._tiles.function)
+    assert before == compilation._stamp(row_blocks._tiles.function)
+    monkeypatch.setattr(row_blocks, "TILE_KEYS", 4)
+    assert before != compilation._stamp(row_blocks._tiles.function)
 
 
 def test_every_kernel_module_compiles_through_one_place():

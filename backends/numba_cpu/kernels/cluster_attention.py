@@ -7,7 +7,7 @@ from numba import types
 
 from nlattn.backends.numba_cpu.runtime.compilation import compiled, inner
 from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen
-from nlattn.backends.numba_cpu.runtime.pool import run
+from nlattn.backends.numba_cpu.runtime.pool import run, scratch_arrays
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer, read, write
 from nlattn.backends.numba_cpu.vector.cluster_moments import (
     BINS,
@@ -19,13 +19,16 @@ from nlattn.backends.numba_cpu.vector.cluster_moments import (
     moments,
 )
 from nlattn.backends.numba_cpu.vector.far_clusters import meet_far, score_far, share_out
+from nlattn.backends.numba_cpu.vector.near_clusters import meet_near
 from nlattn.backends.numba_cpu.vector.online_softmax import (
     BUFFERS,
+    TILE_KEYS,
     Online,
     absorb,
     finish,
-    tile_keys,
+    start_online,
     tile_scores,
+    whole_vectors,
 )
 from nlattn.kernels.cluster_attention import Clusters, RowBlocks
 
@@ -63,11 +66,10 @@ class Plan(NamedTuple):
 
 
 class Options(NamedTuple):
-    """Sinks, the overhead of a cluster, and keys of a tile."""
+    """Sinks, and the overhead of a cluster."""
 
     sinks: int
     overhead: int
-    keys: int
 
 
 class Division(NamedTuple):
@@ -111,6 +113,10 @@ class Tiles(NamedTuple):
     column : shape (4, m)
         For each column of `turn` its largest entry, the reciprocal of that, and its sum of squares in this unit; the
         reciprocal of the mass of all clusters and of the near keys that all rows see.
+    sums : shape (m, Ev)
+        That of the online softmax.
+    key, value, weight : shapes (keys, E), (keys, Ev), (1, keys)
+        The near keys of a tile, side by side.
     """
 
     query: Any
@@ -119,6 +125,10 @@ class Tiles(NamedTuple):
     far: Any
     state: Any
     column: Any
+    sums: Any
+    key: Any
+    value: Any
+    weight: Any
 
 
 def cluster_attention(
@@ -136,7 +146,7 @@ def cluster_attention(
 ) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.cluster_attention.cluster_attention`."""
     dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
-    b, h, length, e = query.shape
+    b, h, length, _ = query.shape
     g, s, ev = key.shape[1], key.shape[2], value.shape[3]
     if 0 in (b, length, s, ev):
         return NotImplemented
@@ -152,7 +162,7 @@ def cluster_attention(
 
     queries, points, budgets = grouped(frozen(query, dtype)), grouped(centre), grouped(frozen(near, np.int64))
     plan = Plan(*(frozen(x, np.int64) for x in blocks[:-1]))
-    options = Options(blocks.sinks, overhead, tile_keys(int(np.max(np.diff(plan.rows))), e, ev))
+    options = Options(blocks.sinks, overhead)
     out_of, lse_of = grouped(out), grouped(lse)
     compute = _row_blocks[dtype]
 
@@ -161,7 +171,7 @@ def cluster_attention(
         if active.size == 0:
             return
         own = Members(*(x[i, j] for x in members))
-        found, division, tiles = _room(own, active.size, plan, options, first, last)
+        found, division, tiles = _room(own, active.size, plan, first, last)
         found.points[...] = points[i, j, active, plan.centre[first]]
         heads = queries[i, j], budgets[i, j], frozen(active, np.int64)
         inputs = heads, tuple(x[i, j] for x in keys), tuple(own), tuple(plan), tuple(options), dtype.type(scale)
@@ -174,18 +184,17 @@ def cluster_attention(
     return out, lse
 
 
-def _room(
-    members: Members, heads: int, plan: Plan, options: Options, first: int, last: int
-) -> tuple[Moments, Division, Tiles]:
+def _room(members: Members, heads: int, plan: Plan, first: int, last: int) -> tuple[Moments, Division, Tiles]:
     """Room for what is computed of the clusters and rows of a run of blocks."""
     dtype, e, ev = members.key.dtype, members.key.shape[1], members.value.shape[1]
     n = int(members.segments[min(plan.segment[last - 1] + 1, members.segments.size - 1)])
     widest = int(np.max(np.diff(members.edges[: n + 1]), initial=1))
-    rows = int(np.max(np.diff(plan.rows[first : last + 1])))
+    rows = whole_vectors(int(np.max(np.diff(plan.rows[first : last + 1]))), dtype.itemsize)
     sizes = (heads, e), (heads, widest), (heads, n), (heads, n, e), (heads, n, ev)
     division = Division(*np.zeros((4, n), np.int64), np.empty(n, dtype), np.empty(BINS, np.int64))
-    lines = e, e, options.keys, n, 2 + BUFFERS, 4
-    tiles = Tiles(*(np.empty((height, rows), dtype) for height in lines))
+    lines = e, e, TILE_KEYS, n, 2 + BUFFERS, 4
+    shapes = *((height, rows) for height in lines), (rows, ev), (TILE_KEYS, e), (TILE_KEYS, ev), (1, TILE_KEYS)
+    tiles = Tiles(*scratch_arrays(dtype, *shapes))
     return Moments(*(np.empty(size, dtype) for size in sizes)), division, tiles
 
 
@@ -195,10 +204,10 @@ def _signature(real: Any) -> Any:
     by_cluster = (read(integer, 1),) * 4
     members = group(read(real, 2), read(real, 2), read(real, 1), *by_cluster, read(real, 1))
     plan = group(read(integer, 1), read(integer, 1), read(integer, 2), *(read(integer, 1),) * 3)
-    options = group(*(integer,) * 3)
+    options = group(*(integer,) * 2)
     found = group(*(write(real, n) for n in (2, 2, 2, 3, 3)))
     division = group(*(write(integer, 1),) * 4, write(real, 1), write(integer, 1))
-    tiles = group(*(write(real, 2),) * 6)
+    tiles = group(*(write(real, 2),) * 10)
     work = found, division, tiles, write(real, 3), write(real, 2)
     return types.void(heads, keys, members, plan, options, real, integer, integer, *work)
 
@@ -232,7 +241,7 @@ def _row_blocks(  # type: ignore[no-untyped-def]
         sinks, common = min(options.sinks, limits.low), min(max(soonest, limits.low), limits.high)
         for place in range(heads.active.size):
             a = heads.active[place]
-            online = Online(tiles.state[0], tiles.state[1], tiles.state[2:], out[a, i0 : i0 + m])
+            online = Online(tiles.state[0], tiles.state[1], tiles.state[2:], tiles.sums[:m])
             _start(heads.query[a], i0, scale, found.points[place], tiles, online)
             _meet(ZERO, sinks, stop, soonest, keys, tiles, online)
             _meet(limits.low, common, stop, soonest, keys, tiles, online)
@@ -242,10 +251,10 @@ def _row_blocks(  # type: ignore[no-untyped-def]
                 budget = heads.near[a] - sinks - (limits.high - limits.low)
                 choose(division.share[:end], division.n_keys, budget, division.histogram, division.taken)
                 meet_far(end, place, found.mean_value, division.taken, tiles, online)
-                _meet_near(begin, end, limits, members, division, tiles, online)
+                meet_near(begin, end, limits, members, division, tiles, online)
             # Keys that only later rows see had no part in what earlier ones meet.
             _meet(common, limits.high, stop, soonest, keys, tiles, online)
-            finish(online.top, online.total, online.out, lse[a, i0 : i0 + m])
+            finish(online, out[a, i0 : i0 + m], lse[a, i0 : i0 + m])
 
 
 @inner()
@@ -279,23 +288,24 @@ def _divide(begin, end, grows, limits, members, division, found):  # type: ignor
 @inner()
 def _start(query, i0, scale, point, tiles, online):  # type: ignore[no-untyped-def]
     """Scale the queries from row i0 on into columns, also relative to the expansion point; nothing is seen yet."""
-    real = query.dtype.type
-    for i in range(online.out.shape[0]):
+    m = online.sums.shape[0]
+    for i in range(m):
         row = query[i0 + i]
         for c in range(row.size):
             # Before the product, which could overflow.
             tiles.query[c, i] = row[c] * scale
             tiles.turn[c, i] = tiles.query[c, i] - point[c]
-        online.top[i], online.total[i] = real(-np.inf), real(0)
+    start_online(online, tiles.query, m)
+    tiles.turn[:, m:] = tiles.turn.dtype.type(0)
 
 
 @inner()
 def _meet(begin, end, stop, soonest, keys, tiles, online):  # type: ignore[no-untyped-def]
     """Add the keys from `begin` to `end`, of which row i sees those below stop[i], all rows those below `soonest`."""
-    low, m, most = tiles.near.dtype.type(-np.inf), stop.size, tiles.near.shape[0]
+    low, m, most, size = tiles.near.dtype.type(-np.inf), stop.size, tiles.near.shape[0], tiles.near.itemsize
     for j0 in range(begin, end, most):
         tile = tiles.near[: min(most, end - j0)]
-        tile_scores(tiles.query, m, keys.key[j0].ctypes.data, keys.key.shape[1], tile)
+        tile_scores(tiles.query, ZERO, m, keys.key[j0].ctypes.data, keys.key.shape[1] * size, tile)
         for j in range(tile.shape[0]):
             row = tile[j]
             if keys.weight.size:
@@ -305,32 +315,4 @@ def _meet(begin, end, stop, soonest, keys, tiles, online):  # type: ignore[no-un
             if j0 + j >= soonest:
                 for i in range(m):
                     row[i] = row[i] if j0 + j < stop[i] else low
-        absorb(tile, keys.value[j0].ctypes.data, keys.value.shape[1], online)
-
-
-@inner()
-def _meet_near(begin, end, limits, members, division, tiles, online):  # type: ignore[no-untyped-def]
-    """Add the keys of the clusters that are taken, one by one."""
-    m, (most, e), ev = online.out.shape[0], (tiles.near.shape[0], tiles.query.shape[0]), online.out.shape[1]
-    for c in range(end):
-        if not division.taken[c] or division.n_keys[c] == 0:
-            continue
-        stop_at = members.edges[c] + division.n_keys[c] if c >= begin else members.edges[c + 1]
-        for j0 in range(members.edges[c], stop_at, most):
-            tile = tiles.near[: min(most, stop_at - j0)]
-            tile_scores(tiles.query, m, members.key[j0].ctypes.data, e, tile)
-            if members.weight.size or division.cut[c]:
-                _weigh(j0, division.cut[c] != 0, limits, members, m, tile)
-            absorb(tile, members.value[j0].ctypes.data, ev, online)
-
-
-@inner()
-def _weigh(j0, cut, limits, members, m, tile):  # type: ignore[no-untyped-def]
-    """Add the weights of the keys from j0 on, -inf for those of a cut cluster that do not count."""
-    low, zero = tile.dtype.type(-np.inf), tile.dtype.type(0)
-    for j in range(tile.shape[0]):
-        row, p = tile[j], members.position[j0 + j]
-        hidden = cut and (p >= limits.visible or (p >= limits.low and p < limits.high))
-        extra = low if hidden else members.weight[j0 + j] if members.weight.size else zero
-        for i in range(m):
-            row[i] += extra
+        absorb(tile, ZERO, keys.value[j0].ctypes.data, keys.value.shape[1] * size, online)

@@ -1,6 +1,7 @@
 """An exponential that is vectorised, and the maximum and the sums that a softmax needs with it."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numba.extending import intrinsic
 from nlattn.backends.numba_cpu.runtime.compilation import inner
 from nlattn.backends.numba_cpu.vector.floats import add, float_of, order_of
 
-__all__ = ["exp", "exp_columns", "exp_sum", "maximum"]
+__all__ = ["emit_exp", "exp", "exp_sum", "maximum"]
 
 
 def _fitted(degree: int) -> tuple[float, ...]:
@@ -32,27 +33,31 @@ def _taylor(degree: int) -> tuple[float, ...]:
 _FORMATS = {types.float32: (_fitted(6), 23, 127), types.float64: (_taylor(13), 52, 1023)}
 
 
+def emit_exp(builder: Any, kind: Any, x: Any, integers: Any, constant: Callable[[Any, float], Any]) -> Any:
+    """exp(x) for x <= 0 of a type, or a vector of it; `constant` makes one of such a type, `integers` has its bits."""
+    coefficients, fraction, bias = _FORMATS[kind]
+    flags, real = ("contract",), x.type
+    magic, lowest = constant(real, 1.5 * 2.0**fraction), constant(real, float(-bias))
+    y = builder.fmul(x, constant(real, float(np.dtype(kind.name).type(math.log2(math.e)))), flags)
+    # A comparison of this form is false for NaN, which is then kept.
+    y = builder.select(builder.fcmp_ordered("<", y, lowest), lowest, y)
+    # The low bits of this sum are the integer nearest to y.
+    rounded = builder.fadd(y, magic, flags)
+    rest = builder.fsub(y, builder.fsub(rounded, magic, flags), flags)
+    power: Any = constant(real, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        power = builder.fadd(constant(real, coefficient), builder.fmul(rest, power, flags), flags)
+    exponent = builder.add(builder.bitcast(rounded, integers), constant(integers, bias))
+    scale = builder.bitcast(builder.shl(exponent, constant(integers, fraction)), real)
+    return builder.fmul(power, scale, flags)
+
+
 @intrinsic
 def exp(typingctx, x):  # type: ignore[no-untyped-def]
     """exp(x) for x <= 0; exp(-inf) = 0, and a NaN stays one. Relative error below 2 eps."""
-    coefficients, fraction, bias = _FORMATS[x]
 
     def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        real, flags = context.get_value_type(x), ("contract",)
-        integer = ir.IntType(x.bitwidth)
-        magic, lowest = ir.Constant(real, 1.5 * 2.0**fraction), ir.Constant(real, float(-bias))
-        y = builder.fmul(args[0], ir.Constant(real, float(np.dtype(x.name).type(math.log2(math.e)))), flags)
-        # A comparison of this form is false for NaN, which is then kept.
-        y = builder.select(builder.fcmp_ordered("<", y, lowest), lowest, y)
-        # The low bits of this sum are the integer nearest to y.
-        rounded = builder.fadd(y, magic, flags)
-        rest = builder.fsub(y, builder.fsub(rounded, magic, flags), flags)
-        power: Any = ir.Constant(real, coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            power = builder.fadd(ir.Constant(real, coefficient), builder.fmul(rest, power, flags), flags)
-        exponent = builder.add(builder.bitcast(rounded, integer), ir.Constant(integer, bias))
-        scale = builder.bitcast(builder.shl(exponent, ir.Constant(integer, fraction)), real)
-        return builder.fmul(power, scale, flags)
+        return emit_exp(builder, x, args[0], ir.IntType(x.bitwidth), ir.Constant)
 
     return x(x), codegen
 
@@ -65,16 +70,6 @@ def exp_sum(row, shift):  # type: ignore[no-untyped-def]
         row[j] = exp(row[j] - shift)
         total = add(total, row[j])
     return total
-
-
-@inner(fastmath={"contract"})
-def exp_columns(tile, begin, end, m, shift, total):  # type: ignore[no-untyped-def]
-    """The same for rows `begin` to `end` of the first m columns of a tile, a shift for each; total += their sums."""
-    for j in range(begin, end):
-        row = tile[j]
-        for i in range(m):
-            row[i] = exp(row[i] - shift[i])
-            total[i] += row[i]
 
 
 @inner()

@@ -3,10 +3,10 @@
 import numpy as np
 
 from nlattn.backends.numba_cpu.runtime.compilation import inner
-from nlattn.backends.numba_cpu.vector.blas import gemm
-from nlattn.backends.numba_cpu.vector.exponential import exp_columns
+from nlattn.backends.numba_cpu.vector.columns import column_exponentials
 from nlattn.backends.numba_cpu.vector.floats import add
-from nlattn.backends.numba_cpu.vector.online_softmax import raise_top, tile_scores
+from nlattn.backends.numba_cpu.vector.online_softmax import raise_top, tile_scores, whole
+from nlattn.backends.numba_cpu.vector.products import Left, Right, product
 from nlattn.kernels.cluster_attention import MOST
 
 __all__ = ["meet_far", "score_far", "share_out"]
@@ -18,14 +18,13 @@ ZERO = np.int64(0)
 @inner()
 def score_far(end, place, found, deviation, tiles, online):  # type: ignore[no-untyped-def]
     """The scores of all clusters, as if they were keys, and their maxima in the first buffer of `online`."""
-    most, m = tiles.far.dtype.type(MOST), online.out.shape[0]
+    most, m = tiles.far.dtype.type(MOST), online.sums.shape[0]
     peak, square, shift = tiles.column[0], tiles.column[2], online.buffer[0]
     _lengths(tiles.turn, m, peak, tiles.column[1], square)
     for i in range(m):
         shift[i] = online.top[i]
-    for c0 in range(0, end, tiles.near.shape[0]):
-        some = tiles.far[c0 : min(c0 + tiles.near.shape[0], end)]
-        tile_scores(tiles.turn, m, found.mean[place, c0].ctypes.data, found.mean.shape[2], some)
+    mean_row = found.mean.shape[2] * found.mean.itemsize
+    tile_scores(tiles.turn, ZERO, m, found.mean[place].ctypes.data, mean_row, tiles.far[:end])
     for c in range(end):
         row, mass, wide = tiles.far[c], found.log_mass[place, c], deviation[c]
         for i in range(m):
@@ -58,12 +57,12 @@ def _lengths(turn, m, peak, unit, square):  # type: ignore[no-untyped-def]
 @inner()
 def share_out(end, overhead, division, tiles, online):  # type: ignore[no-untyped-def]
     """The share of each cluster in the mass of the block; the scores of the clusters become weights."""
-    zero, one, m = tiles.far.dtype.type(0), tiles.far.dtype.type(1), online.out.shape[0]
-    mass = tiles.column[3]
-    raise_top(online)
-    for i in range(m):
-        mass[i] = zero
-    exp_columns(tiles.far, ZERO, end, m, online.buffer[0], mass)
+    zero, one, m = tiles.far.dtype.type(0), tiles.far.dtype.type(1), online.sums.shape[0]
+    mass, shift, far = tiles.column[3], online.buffer[0], tiles.far
+    raise_top(online, ZERO)
+    mass[:] = zero
+    row = far.shape[1] * far.itemsize
+    column_exponentials(end, whole(m, zero), far.ctypes.data, row, shift.ctypes.data, mass.ctypes.data, zero)
     for i in range(m):
         mass[i] += online.total[i]
         mass[i] = one / mass[i] if mass[i] != zero else zero
@@ -77,8 +76,7 @@ def share_out(end, overhead, division, tiles, online):  # type: ignore[no-untype
 @inner()
 def meet_far(end, place, mean_value, taken, tiles, online):  # type: ignore[no-untyped-def]
     """Add the clusters that are not taken, by their weights and mean values."""
-    zero, one, (m, ev) = tiles.far.dtype.type(0), tiles.far.dtype.type(1), online.out.shape
-    most, width = tiles.near.shape[0], tiles.far.shape[1]
+    zero, (m, ev), size = tiles.far.dtype.type(0), online.sums.shape, tiles.far.itemsize
     for c in range(end):
         row = tiles.far[c]
         if taken[c]:
@@ -87,6 +85,6 @@ def meet_far(end, place, mean_value, taken, tiles, online):  # type: ignore[no-u
         else:
             for i in range(m):
                 online.total[i] += row[i]
-    for c in range(0, end, most):
-        value_at, far_at, out_at = mean_value[place, c].ctypes.data, tiles.far[c].ctypes.data, online.out.ctypes.data
-        gemm(False, True, ev, m, min(most, end - c), one, value_at, ev, far_at, width, one, out_at, ev)
+    left = Left(tiles.far.ctypes.data, size, tiles.far.shape[1] * size)
+    right = Right(mean_value[place].ctypes.data, ev * size)
+    product(m, ev, end, left, right, Right(online.sums.ctypes.data, ev * size), 1, zero)

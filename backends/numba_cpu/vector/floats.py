@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-__all__ = ["add", "float_of", "order_of"]
+__all__ = ["add", "float_of", "infinite", "largest", "order_of"]
 
 _INTEGERS: dict[Any, Any] = {types.float32: types.int32, types.float64: types.int64}
 _FLOATS = {integer: real for real, integer in _INTEGERS.items()}
@@ -45,6 +46,19 @@ def float_of(typingctx, order):  # type: ignore[no-untyped-def]
         return builder.bitcast(_flip(builder, args[0]), context.get_value_type(real))
 
     return real(order), codegen
+
+
+@intrinsic
+def infinite(typingctx, like):  # type: ignore[no-untyped-def]
+    """Infinity in the precision of `like`."""
+    return like(like), lambda context, builder, signature, args: ir.Constant(args[0].type, float("inf"))
+
+
+@intrinsic
+def largest(typingctx, like):  # type: ignore[no-untyped-def]
+    """The largest finite number in the precision of `like`."""
+    most = float(np.finfo(like.name).max)
+    return like(like), lambda context, builder, signature, args: ir.Constant(args[0].type, most)
 
 
 def _flip(builder: Any, bits: Any) -> Any:

@@ -1,6 +1,7 @@
 """Online softmax over tiles of scores that hold one row for each key and one column for each query.
 
 In this layout the maximum, the exponential and the sums run along the queries, without a reduction inside a vector.
+Buffers are as wide as a multiple of the lanes of a vector; what becomes of columns beyond the last query is not used.
 """
 
 from typing import Any, NamedTuple
@@ -8,24 +9,35 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nlattn.backends.numba_cpu.runtime.compilation import inner
-from nlattn.backends.numba_cpu.vector.blas import gemm
-from nlattn.backends.numba_cpu.vector.exponential import exp_columns
+from nlattn.backends.numba_cpu.vector.columns import column_exponentials, column_maxima
+from nlattn.backends.numba_cpu.vector.host import HOST
+from nlattn.backends.numba_cpu.vector.products import Left, Right, lanes, product
 
-__all__ = ["BUFFERS", "Online", "absorb", "finish", "raise_top", "tile_keys", "tile_scores"]
+__all__ = [
+    "BUFFERS",
+    "TILE_KEYS",
+    "Online",
+    "absorb",
+    "finish",
+    "raise_top",
+    "start_online",
+    "tile_scores",
+    "whole",
+    "whole_vectors",
+]
 
-# Multiplications of a tile, at most: so many take the path that OpenBLAS has for small matrices, which ran at 113
-# instead of 75 to 90 GFLOP/s on a Zen 4 core.
-PRODUCT = 530_000
-# Keys, at most and at least, of a tile.
-MOST_KEYS, FEWEST_KEYS = 256, 8
-# Keys whose exponentials are added up one after the other, before the sum joins the others.
-FEW = 16
-# Rows of the buffer that an online softmax works with.
-BUFFERS = 3
+#: Keys of a tile: a multiple of the rows of all register blocks. The sums of a column have a quarter of as many terms,
+#: one after the other; the scores of 96 queries, their operands and the output fit the second-level cache many times.
+TILE_KEYS = 48
+#: Rows of the buffer that an online softmax works with.
+BUFFERS = 1
 
 
 class Online(NamedTuple):
-    """The state of an online softmax over m rows; its arrays may be longer.
+    """The state of an online softmax over m rows; its arrays but the last may be longer.
+
+    They are buffers that begin at a cache line: products would take a twentieth more time to sum up into an output that
+    does not.
 
     Attributes
     ----------
@@ -34,42 +46,65 @@ class Online(NamedTuple):
     total : shape (m,)
         The sum of exp(score - top).
     buffer : shape (BUFFERS, m)
-        What the scores of a tile are lowered by, and two kinds of partial sums.
-    out : shape (m, ev), no longer
+        What the scores of a tile are lowered by.
+    sums : shape (m, ev), no longer
         The sum of exp(score - top) times the values.
     """
 
     top: Any
     total: Any
     buffer: Any
-    out: Any
+    sums: Any
 
 
-def tile_keys(rows: int, e: int, ev: int) -> int:
-    """How many keys make a tile with `rows` queries."""
-    most = PRODUCT // (rows * max(e, ev, 1))
-    return max(FEWEST_KEYS, min(MOST_KEYS, most // FEWEST_KEYS * FEWEST_KEYS))
-
-
-@inner()
-def tile_scores(queries, m, key_at, ldk, tile):  # type: ignore[no-untyped-def]
-    """tile[:, :m] = K queries[:, :m], for scaled queries (e, at least m), and as many rows of K at an address."""
-    one, zero = queries.dtype.type(1), queries.dtype.type(0)
-    (e, ldq), (n, ldt) = queries.shape, tile.shape
-    gemm(False, False, m, n, e, one, queries.ctypes.data, ldq, key_at, ldk, zero, tile.ctypes.data, ldt)
+def whole_vectors(columns: int, itemsize: int) -> int:
+    """The least multiple of the lanes of a vector that is not below `columns`."""
+    width = HOST.lanes(itemsize)
+    return -(-columns // width) * width
 
 
 @inner()
-def raise_top(online):  # type: ignore[no-untyped-def]
-    """Raise `top` to the larger of itself and the first buffer, and make that what exponentials may be lowered by."""
+def whole(columns, like):  # type: ignore[no-untyped-def]
+    """`whole_vectors` in compiled code, for numbers of the type of `like`."""
+    return -(-columns // lanes(like)) * lanes(like)
+
+
+@inner()
+def start_online(online, queries, m):  # type: ignore[no-untyped-def]
+    """Nothing is seen by any row yet; the columns of `queries` beyond the m-th are 0."""
+    zero, low = online.top.dtype.type(0), online.top.dtype.type(-np.inf)
+    for i in range(online.top.size):
+        online.top[i], online.total[i] = low, zero
+    online.sums[:] = zero
+    for c in range(queries.shape[0]):
+        queries[c, m:] = zero
+
+
+@inner()
+def tile_scores(queries, first, m, key_at, key_row, tile):  # type: ignore[no-untyped-def]
+    """tile[:, first:m] = K queries[:, first:m], for scaled queries (e, at least m) and as many rows of K.
+
+    `first` is a multiple of the lanes; of K the address, and the bytes to its next row, are given.
+    """
+    like, size = queries.dtype.type(0), queries.itemsize
+    left, skip = Left(key_at, key_row, size), first * size
+    right = Right(queries.ctypes.data + skip, queries.shape[1] * size)
+    result = Right(tile.ctypes.data + skip, tile.shape[1] * size)
+    product(tile.shape[0], whole(m - first, like), queries.shape[0], left, right, result, 0, like)
+
+
+@inner()
+def raise_top(online, first):  # type: ignore[no-untyped-def]
+    """Raise `top` to the larger of itself and the buffer, and make that what exponentials may be lowered by."""
     low, zero = online.top.dtype.type(-np.inf), online.top.dtype.type(0)
-    top, total, shift = online.top, online.total, online.buffer[0]
-    for i in range(online.out.shape[0]):
+    m = online.sums.shape[0]
+    top, total, shift = online.top[first:m], online.total[first:m], online.buffer[0, first:m]
+    for i in range(m - first):
         if shift[i] > top[i]:
             if total[i] != zero:
                 decay = np.exp(top[i] - shift[i])
                 total[i] *= decay
-                row = online.out[i]
+                row = online.sums[first + i]
                 for c in range(row.size):
                     row[c] *= decay
             top[i] = shift[i]
@@ -78,38 +113,36 @@ def raise_top(online):  # type: ignore[no-untyped-def]
 
 
 @inner()
-def absorb(tile, value_at, ldv, online):  # type: ignore[no-untyped-def]
-    """Add a tile of scores (keys, at least m), which is overwritten, with its values. -inf hides a pair."""
-    zero, one = online.top.dtype.type(0), online.top.dtype.type(1)
-    shift, few, tile_total = online.buffer[0], online.buffer[1], online.buffer[2]
-    (n, ldt), (m, ev) = tile.shape, online.out.shape
-    for i in range(m):
-        shift[i], few[i], tile_total[i] = online.top[i], zero, zero
-    for j in range(n):
-        row = tile[j]
-        for i in range(m):
-            # This form passes over a NaN, which then shows in the sum.
-            shift[i] = row[i] if row[i] > shift[i] else shift[i]
-    raise_top(online)
-    # Sums of a few keys, and sums of these: one running sum over all keys would lose digits.
-    for j0 in range(0, n, FEW):
-        exp_columns(tile, j0, min(j0 + FEW, n), m, shift, few)
-        for i in range(m):
-            tile_total[i] += few[i]
-            few[i] = zero
-    for i in range(m):
-        online.total[i] += tile_total[i]
-    out_at = online.out.ctypes.data
-    gemm(False, True, ev, m, n, one, value_at, ldv, tile.ctypes.data, ldt, one, out_at, ev)
+def absorb(tile, first, value_at, value_row, online):  # type: ignore[no-untyped-def]
+    """Add a tile of scores, which is overwritten, with its values. -inf hides a pair.
+
+    The rows before `first`, a multiple of the lanes, have no part in it.
+    """
+    like, size = online.top.dtype.type(0), tile.itemsize
+    (n, width), (m, ev), skip = tile.shape, online.sums.shape, first * tile.itemsize
+    columns, row = whole(m - first, like), width * size
+    top, shift = online.top[first : first + columns], online.buffer[0, first : first + columns]
+    tile_at, shift_at = tile.ctypes.data + skip, shift.ctypes.data
+    for i in range(columns):
+        shift[i] = top[i]
+    column_maxima(n, columns, tile_at, row, shift_at, like)
+    raise_top(online, first)
+    column_exponentials(n, columns, tile_at, row, shift_at, online.total.ctypes.data + skip, like)
+    out_row = ev * size
+    result = Right(online.sums.ctypes.data + first * out_row, out_row)
+    product(m - first, ev, n, Left(tile_at, size, row), Right(value_at, value_row), result, 1, like)
 
 
 @inner()
-def finish(top, total, out, lse):  # type: ignore[no-untyped-def]
-    """out <- out / total, lse <- top + log(total); 0 and -inf where nothing was seen."""
+def finish(online, out, lse):  # type: ignore[no-untyped-def]
+    """out <- sums / total, lse <- top + log(total); 0 and -inf where nothing was seen."""
+    zero, low = online.top.dtype.type(0), online.top.dtype.type(-np.inf)
     for i in range(lse.size):
-        lse[i] = -np.inf
-        if total[i] != 0:
-            row = out[i]
+        row, sums, total = out[i], online.sums[i], online.total[i]
+        if total == zero:
+            lse[i] = low
+            row[:] = zero
+        else:
+            lse[i] = online.top[i] + np.log(total)
             for c in range(row.size):
-                row[c] /= total[i]
-            lse[i] = top[i] + np.log(total[i])
+                row[c] = sums[c] / total

@@ -19,8 +19,6 @@ class Operands(NamedTuple):
         The address of the first row of an array (B, G, n, c).
     query_batch, query_head, query_row, ... : int
         Bytes from one element of an axis to the next.
-    key_width, value_width : int
-        Numbers from one row to the next, the leading dimension of BLAS.
     features : int
         Numbers of a query.
     heads, sharing : int
@@ -39,8 +37,6 @@ class Operands(NamedTuple):
     value_batch: int
     value_head: int
     value_row: int
-    key_width: int
-    value_width: int
     features: int
     heads: int
     sharing: int
@@ -53,9 +49,8 @@ OPERANDS = group(*(integer,) * len(Operands._fields))
 def operands(query: Any, key: Any, value: Any) -> Operands:
     """The `Operands` of arrays whose rows are contiguous; they must live as long as these are used."""
     places = [(x.ctypes.data, *x.strides[:3]) for x in (query, key, value)]
-    widths = (x.strides[2] // x.itemsize for x in (key, value))
     heads, sharing = query.shape[1], query.shape[1] // key.shape[1]
-    return Operands(*places[0], *places[1], *places[2], *widths, query.shape[3], heads, sharing)
+    return Operands(*places[0], *places[1], *places[2], query.shape[3], heads, sharing)
 
 
 @inner()

@@ -3,18 +3,25 @@
 import numpy as np
 
 from nlattn.backends.numba_cpu.runtime.compilation import inner
+from nlattn.backends.numba_cpu.vector.floats import infinite, largest
 
-__all__ = ["add_bias", "all_hidden"]
+__all__ = ["add_bias", "all_hidden", "biased"]
+
+
+@inner()
+def biased(score, bias):  # type: ignore[no-untyped-def]
+    """score + bias. Only a bias of -inf hides a key, a finite one does not, however large."""
+    low, least = -infinite(score), -largest(score)
+    x = score + min(max(bias, least), -least)
+    x = least if x < least else x
+    return low if bias == low else x
 
 
 @inner()
 def add_bias(scores, bias):  # type: ignore[no-untyped-def]
-    """scores += bias. Only -inf hides a key: a finite bias does not, however large."""
-    low, least = scores.dtype.type(-np.inf), scores.dtype.type(np.finfo(scores.dtype).min)
+    """scores <- `biased`."""
     for j in range(scores.size):
-        x = scores[j] + min(max(bias[j], least), -least)
-        x = least if x < least else x
-        scores[j] = low if bias[j] == low else x
+        scores[j] = biased(scores[j], bias[j])
 
 
 @inner()
