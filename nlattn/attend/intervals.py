@@ -1,12 +1,18 @@
 """Exact attention of each row over the interval of keys that it may see."""
 
+import numpy as np
+
 from nlattn.arrays.host import all_finite
 from nlattn.arrays.typing import Array
 from nlattn.kernels.softmax_attention import softmax_attention
+from nlattn.problem.masks import checked_finite
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
 
-__all__ = ["interval_attention"]
+__all__ = ["checked_interval_attention", "interval_attention"]
+
+# Up to so many rows, to look at all keys takes as long as attention itself, which then does it on the way.
+FEW_ROWS = 64
 
 
 def interval_attention(problem: Problem) -> Partial:
@@ -35,8 +41,12 @@ def interval_attention(problem: Problem) -> Partial:
     array([1.5, 1.5])
     """
     xp, value = problem.xp, problem.value
-    if problem.finite or all_finite(xp, value):
+    if problem.finite:
         return _softmax(problem, value)
+    with np.errstate(all="ignore"):
+        part = _softmax(problem, value)
+    if all_finite(xp, part.out):
+        return part
     # In a product of tiles 0 * NaN is NaN. So spoiled entries are kept out, and NaN is written where they have weight.
     spoiled = ~xp.isfinite(value)
     part = _softmax(problem, xp.where(spoiled, xp.zeros_like(value), value))
@@ -44,7 +54,22 @@ def interval_attention(problem: Problem) -> Partial:
     return Partial(xp.where(reach > 0, xp.nan, part.out), part.lse)
 
 
-def _softmax(problem: Problem, value: Array) -> Partial:
+def checked_interval_attention(problem: Problem) -> Partial:
+    """The same for a problem that was not looked at for NaN and inf: they raise where a row may see them.
+
+    What is not finite in a value shows in the output, also where its weight is 0. So all values are looked at only if
+    it does.
+    """
+    xp, few = problem.xp, problem.shape[3] <= FEW_ROWS
+    if all_finite(xp, problem.query) and (few or all_finite(xp, problem.key)):
+        with np.errstate(all="ignore"):
+            part = _softmax(problem, problem.value, strict=few)
+        if all_finite(xp, part.out):
+            return part
+    return interval_attention(checked_finite(problem))
+
+
+def _softmax(problem: Problem, value: Array, *, strict: bool = False) -> Partial:
     return Partial(
         *softmax_attention(
             problem.query,
@@ -55,5 +80,6 @@ def _softmax(problem: Problem, value: Array) -> Partial:
             scale=problem.scale,
             mask=problem.mask,
             bias=problem.bias,
+            strict=strict,
         )
     )

@@ -26,6 +26,7 @@ def softmax_attention(
     scale: float,
     mask: Array | None = None,
     bias: Array | None = None,
+    strict: bool = False,
 ) -> tuple[Array, Array]:
     """Attention of each query row over its own interval of keys, in O(L Ev + tile) extra memory.
 
@@ -44,6 +45,9 @@ def softmax_attention(
         True where a row may attend, within its interval.
     bias : floating array, broadcasts to (B, H, L, S), four axes, optional
         Added to the scaled scores; -inf masks. Of size 1 on the query axis it is a log-weight of the keys.
+    strict : bool, default False
+        Whether NaN or inf in a key that some row sees makes some row NaN. It need not otherwise: a score of -inf hides
+        its key.
 
     Returns
     -------
@@ -78,6 +82,9 @@ def softmax_attention(
                 seen, scores = seen & (extra != -xp.inf), scores + finite_or_zero(extra)
             online = absorb(online, xp.where(seen, scores, -xp.inf), xp.astype(value[:, :, keys, :], dtype))
         out, lse = finish(online)
+        if strict:
+            # Of a sum that is not finite, 0 times it is NaN; one that overflows is worth a second look too.
+            out = out + 0.0 * xp.sum(xp.astype(key, dtype))
         parts.append((xp.reshape(out, (b, h, rows.stop - i, ev)), xp.reshape(lse, (b, h, rows.stop - i))))
     return join_rows(parts)
 

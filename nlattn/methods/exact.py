@@ -8,7 +8,7 @@ import numpy as np
 from nlattn.arrays.typing import Array
 from nlattn.attend.intervals import interval_attention
 from nlattn.methods.method import Method, run
-from nlattn.methods.record import Record
+from nlattn.methods.record import Record, Sizes
 from nlattn.problem.partials import Partial
 from nlattn.problem.problem import Problem
 
@@ -122,6 +122,10 @@ class Exact(Method[None]):
         probe="rows",
         bounds=("online_softmax_rounding",),
     )
+
+    def is_exact(self, sizes: Sizes) -> bool:
+        """Always."""
+        return True
 
     def prepare(self, problem: Problem, rng: np.random.Generator) -> None:
         """Exact attention prepares nothing."""

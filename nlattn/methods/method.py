@@ -12,9 +12,10 @@ from nlattn.arrays.arguments import check_choice, check_integer
 from nlattn.arrays.boundary import lend
 from nlattn.arrays.random import generator
 from nlattn.arrays.typing import Array, RngLike
-from nlattn.attend.intervals import interval_attention
+from nlattn.attend.intervals import checked_interval_attention, interval_attention
 from nlattn.methods.record import Record, Sizes
 from nlattn.problem.arguments import checked_problem, one_dtype
+from nlattn.problem.masks import checked_finite
 from nlattn.problem.partials import Partial, SignedPartial, normalised
 from nlattn.problem.problem import Problem
 
@@ -227,12 +228,15 @@ def run(
         is_causal=is_causal,
         scale=scale,
         masks=claims.masks,
-        check_finite=check_finite,
+        check_finite=False,
     )
     method.check(problem)
     exact = method.is_exact(Sizes.of(problem)) or 0 in problem.shape
+    if check_finite and not exact:
+        problem = checked_finite(problem)
     state = None if exact else method.prepare(problem, generators)
-    part = interval_attention(problem) if exact else method.apply(state, problem)
+    intervals = checked_interval_attention if check_finite else interval_attention
+    part = intervals(problem) if exact else method.apply(state, problem)
     if return_lse:
         assert isinstance(part, Partial)
         return problem.partial(part)

@@ -54,7 +54,7 @@ def checked_problem(
         bias=bias,
         batch=batch,
         has_heads=query.ndim > 2,
-        finite=bool(check_finite),
+        finite=False,
     )
     return checked_finite(problem) if check_finite else problem
 

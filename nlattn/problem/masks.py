@@ -103,4 +103,4 @@ def checked_finite(problem: Problem) -> Problem:
                 "mask it, clean it, or pass check_finite=False to let it through"
             )
         clean[name] = xp.where(seen[..., None], array, xp.zeros_like(array))
-    return replace(problem, **clean) if clean else problem
+    return replace(problem, finite=True, **clean)

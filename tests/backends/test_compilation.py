@@ -133,8 +133,8 @@ def test_cached_functions_change_name_with_what_they_are_made_of(monkeypatch):
     """The modules whose functions they call, also indirectly, and constants of other modules."""
     found = set()
     compilation._add_modules(vars(row_blocks), found)
-    names = ("columns", "counter", "emitter", "exponential", "floats", "hidden", "host", "lines")
-    names += ("online_softmax", "operands", "products", "row_blocks", "score_rows")
+    names = ("columns", "counter", "emitter", "exponential", "few_rows", "floats", "hidden", "host")
+    names += ("lines", "online_softmax", "operands", "products", "row_blocks", "score_rows")
     assert found == {f"nlattn.backends.numba_cpu.vector.{name}" for name in names}
     before = compilation._stamp(row_blocks._tiles.function)
     assert before == compilation._stamp(row_blocks._tiles.function)

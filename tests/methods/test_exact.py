@@ -187,3 +187,30 @@ def test_traced_arrays(check_finite):
 
     torch.testing.assert_close(torch.func.vmap(attend)(q, k, v), attend(q, k, v))
     assert exact_attention(*(x.to("meta") for x in (q, k, v)), check_finite=check_finite).shape == (2, 4, 9, 12)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 64, 65, 130])
+@pytest.mark.parametrize("spoiled", ["query", "key", "value"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_found_on_the_way(backend, length, spoiled, bad):
+    """Also where it gives a key the score -inf for all rows and so hides it. What no row may see may hold anything."""
+    q, k, v = (np.abs(x) for x in draw(length, 150, batch=()))
+    wanted = dense_attention(q, k[:, :-1], v[:, :-1]).out
+    mask = np.arange(150) < 149
+    arrays = {"query": q, "key": k, "value": v}
+    arrays[spoiled] = arrays[spoiled].copy()
+    arrays[spoiled][-1, -1, 3] = bad
+    given = [backend.array(x) for x in arrays.values()]
+    with pytest.raises(ValueError, match=f"{spoiled} contains NaN or inf"):
+        exact_attention(*given)
+    if spoiled != "query":
+        found = exact_attention(*given, attn_mask=backend.array(mask, "bool"))
+        assert_close(to_numpy(found), wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_results_that_overflow_are_no_errors():
+    """A finite input may have an infinite output, and then its values are looked at for nothing."""
+    values = np.full((3, 2), 3e38, np.float32)
+    out = exact_attention(np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32), values)
+    assert out.shape == (2, 2)
+    assert not np.any(np.isnan(out))

@@ -24,6 +24,7 @@ def softmax_attention(
     scale: float,
     mask: NumpyArray | None = None,
     bias: NumpyArray | None = None,
+    strict: bool = False,
 ) -> tuple[NumpyArray, NumpyArray]:
     """See :func:`nlattn.kernels.softmax_attention.softmax_attention`."""
     (b, h, length, _), (s, ev) = query.shape, (key.shape[2], value.shape[3])
@@ -38,4 +39,4 @@ def softmax_attention(
     end = np.maximum.reduceat(np.where(blind, 0, stop), edges, axis=2)[..., None]
     mask, bias = (None if x is None else np.broadcast_to(x, (b, h, length, s)) for x in (mask, bias))
     masks = Masks(start=start, stop=stop, mask=mask, bias=bias)
-    return attend_blocks((query, key, value), (begin, end), masks, scale=scale, size=size)
+    return attend_blocks((query, key, value), (begin, end), masks, scale=scale, size=size, strict=strict)

@@ -88,22 +88,6 @@ class Emitter:
             phi.add_incoming(x, last)
         return results
 
-    def choose(self, flag: Any, make: Callable[[], Sequence[Any]], otherwise: Sequence[Any]) -> list[Any]:
-        """What `make` emits where a flag is set, else other values."""
-        builder = self.builder
-        entry, inside, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
-        builder.cbranch(cgutils.as_bool_bit(builder, flag), inside, after)
-        builder.position_at_end(inside)
-        made = make()
-        last = builder.block
-        builder.branch(after)
-        builder.position_at_end(after)
-        results = [builder.phi(x.type) for x in otherwise]
-        for phi, x, other in zip(results, made, otherwise, strict=True):
-            phi.add_incoming(x, last)
-            phi.add_incoming(other, entry)
-        return results
-
     def _aligned(self, instruction: Any) -> Any:
         instruction.align = self.size
         return instruction

@@ -107,7 +107,8 @@ def _block(emit: Emitter, rows: int, vectors: int, k: Any, left: Any, right: Any
         return builder.add(at, builder.mul(row, emit.index(i))) if i else at
 
     cells = [emit.offset(down(c, i, c_row), j * emit.lanes) for i in range(rows) for j in range(vectors)]
-    sums = emit.choose(add, lambda: [emit.load(cell) for cell in cells], [emit.all(0.0)] * len(cells))
+    # What is there is added last: one sum over all tiles of keys would lose digits.
+    zeros = [emit.all(0.0)] * len(cells)
 
     def step(carried: list[Any]) -> list[Any]:
         a, b, *sums = carried
@@ -117,8 +118,14 @@ def _block(emit: Emitter, rows: int, vectors: int, k: Any, left: Any, right: Any
         new = [emit.fma(x, y, total) for (x, y), total in zip(products, sums, strict=True)]
         return [builder.add(a, a_step), builder.add(b, b_row), *new]
 
-    for x, cell in zip(emit.loop(k, [a, b, *sums], step)[2:], cells, strict=True):
-        emit.store(x, cell)
+    sums = emit.loop(k, [a, b, *zeros], step)[2:]
+    with builder.if_else(cgutils.as_bool_bit(builder, add)) as (then, otherwise):
+        with then:
+            for x, cell in zip(sums, cells, strict=True):
+                emit.store(builder.fadd(x, emit.load(cell)), cell)
+        with otherwise:
+            for x, cell in zip(sums, cells, strict=True):
+                emit.store(x, cell)
 
 
 @shared(11)

@@ -10,6 +10,7 @@ from nlattn.backends.numba_cpu.runtime.layout import NumpyArray, frozen, rows_co
 from nlattn.backends.numba_cpu.runtime.pool import scratch_arrays, share
 from nlattn.backends.numba_cpu.runtime.signatures import group, integer, write
 from nlattn.backends.numba_cpu.vector.counter import take
+from nlattn.backends.numba_cpu.vector.few_rows import FEW, few_scores, sum_of_keys
 from nlattn.backends.numba_cpu.vector.hidden import (
     HIDDEN,
     WORD,
@@ -64,10 +65,11 @@ class Ranges(NamedTuple):
 
 
 class Task(NamedTuple):
-    """How many tiles there are, and whether rows begin with what `out` and `lse` hold."""
+    """How many tiles there are, whether rows begin with what `out` and `lse` hold, and whether keys must be finite."""
 
     tiles: int
     resumed: int
+    strict: int
 
 
 def attend_blocks(
@@ -78,8 +80,12 @@ def attend_blocks(
     scale: float,
     size: int,
     initial: tuple[NumpyArray, NumpyArray] | None = None,
+    strict: bool = False,
 ) -> tuple[NumpyArray, NumpyArray]:
-    """The result of `nlattn.kernels.block_attention.block_attention` for query, key and value, none of them empty."""
+    """The result of `nlattn.kernels.block_attention.block_attention` for query, key and value, none of them empty.
+
+    With `strict`, rows are NaN where a key that their tiles read is not finite.
+    """
     query, key, value = arrays
     dtype = np.dtype(np.float64 if query.dtype.itemsize == 8 else np.float32)
     (b, h, length, e), ev = query.shape, value.shape[3]
@@ -97,10 +103,10 @@ def attend_blocks(
     inputs = tuple(operands(query, key, value)), tuple(what), tuple(hides), dtype.type(scale)
     compute = (_plain_tiles if initial is None and by_intervals(masks) else _tiles)[dtype]
     results = (out.reshape(b * h, length, ev), lse.reshape(b * h, length))
-    width, task = whole_vectors(rows, dtype.itemsize), tuple(Task(tiles, initial is not None))
+    width, task = whole_vectors(rows, dtype.itemsize), tuple(Task(tiles, initial is not None, strict))
 
     def work(counter: NumpyArray) -> None:
-        room = scratch_arrays(dtype, (e, width), (2 + BUFFERS, width), (TILE_KEYS, width), (rows, ev))
+        room = scratch_arrays(dtype, (e, width), (2 + BUFFERS, width), (TILE_KEYS, width), (rows, ev), (FEW, e))
         compute(*inputs, task, counter, tuple(room), *results)
 
     share(work, tiles)
@@ -110,7 +116,7 @@ def attend_blocks(
 
 def _signature(real: Any) -> Any:
     ranges, task = (group(*(integer,) * len(kind._fields)) for kind in (Ranges, Task))
-    room = group(*(write(real, 2),) * 4)
+    room = group(*(write(real, 2),) * 5)
     return types.void(OPERANDS, ranges, HIDDEN, real, task, write(integer, 1), room, write(real, 3), write(real, 2))
 
 
@@ -125,7 +131,7 @@ def _tiles_of(hiding: bool) -> Compiled:
         is causal.
         """
         operands, ranges, hidden, task = Operands(*operands), Ranges(*ranges), Hidden(*hidden), Task(*task)
-        (queries, state, scores, sums), width = room, lanes(scale)
+        (queries, state, scores, sums, few), width = room, lanes(scale)
         per_block = -(-ranges.size // ranges.rows)
         n_tiles = ranges.blocks * per_block
         number = take(counter.ctypes.data)
@@ -144,8 +150,11 @@ def _tiles_of(hiding: bool) -> Compiled:
             query_at, key_at, value_at = head_addresses(operands, h)
             for i in range(m):
                 load_scaled(query_at + (i0 + i) * operands.query_row, scale, queries[:, i])
+                if m <= FEW:
+                    load_scaled(query_at + (i0 + i) * operands.query_row, scale, few[i])
             at = (h * ranges.blocks + block) * ranges.each * WORD
             begin, end = line(ranges.begin + at, ranges.each, ZERO), line(ranges.end + at, ranges.each, ZERO)
+            found = lse.dtype.type(0)
             for w in range(ranges.each):
                 for j0 in range(begin[w], end[w], TILE_KEYS):
                     tile = scores[: min(TILE_KEYS, end[w] - j0)]
@@ -157,7 +166,13 @@ def _tiles_of(hiding: bool) -> Compiled:
                             continue
                         # Whole vectors of rows, which then have their part in all that follows.
                         first, last = first // width * width, min(m, -(-last // width) * width)
-                    tile_scores(queries, first, last, key_at + j0 * operands.key_row, operands.key_row, tile)
+                    keys_at = key_at + j0 * operands.key_row
+                    if m <= FEW:
+                        few_scores(few, m, keys_at, operands.key_row, tile)
+                    else:
+                        tile_scores(queries, first, last, keys_at, operands.key_row, tile)
+                    if task.strict:
+                        found = sum_of_keys(keys_at, operands.key_row, tile.shape[0], operands.features, found)
                     if hiding:
                         head = h, h // operands.sharing, operands.heads
                         hide(hidden, head, i0, (first, last, simple), j0, tile)
@@ -166,6 +181,8 @@ def _tiles_of(hiding: bool) -> Compiled:
                     some = Online(online.top, online.total, online.buffer, online.sums[:last])
                     absorb(tile, first, value_at + j0 * operands.value_row, operands.value_row, some)
             finish(online, out[h, i0 : i0 + m], lse[h, i0 : i0 + m])
+            if found - found != 0:
+                out[h, i0 : i0 + m] = found - found
 
     return tiles
 
