@@ -1,10 +1,13 @@
 """Side-by-side timing: all rivals of a case run in turn, round after round, and ratios of medians are reported."""
 
+import platform
 import statistics
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+import threadpoolctl
 from places import SHARED
 
 # PyTorch's OpenMP threads spin for some milliseconds after a call and would take a CPU from whoever comes next. After a
@@ -80,6 +83,19 @@ def real():
     return load
 
 
+def machine():
+    """The processor, as far as it says what it is, and what the kernels and the BLAS make of it."""
+    from nlattn.backends.numba_cpu.runtime.pool import threads
+    from nlattn.backends.numba_cpu.vector.host import HOST
+
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    name = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    blas = {found["architecture"] for found in threadpoolctl.threadpool_info() if "architecture" in found}
+    width = f"vectors of {8 * HOST.width} bits"
+    return f"{name}, {width}, BLAS for {', '.join(sorted(blas)) or 'an unknown processor'}, {threads()} threads"
+
+
 def pytest_terminal_summary(terminalreporter):
     if GROWTH:
         terminalreporter.section("exponent of the time: fitted, and of the documented cost")
@@ -88,6 +104,7 @@ def pytest_terminal_summary(terminalreporter):
     if not REPORT:
         return
     terminalreporter.section("time of each rival / time of nlattn (medians, interleaved); relative errors behind")
+    terminalreporter.write_line(machine())
     for name, info, median in REPORT:
         ratios = "  ".join(f"{rival} {ratio:5.2f}" for rival, ratio in info["ratios"].items())
         errors = "  ".join(f"{who} {error:.1e}" for who, error in info["errors"].items())
