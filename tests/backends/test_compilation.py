@@ -96,7 +96,7 @@ def test_without_a_folder_to_cache_in(monkeypatch):
 
 
 def test_only_what_a_call_needs_is_compiled(monkeypatch):
-    """Exact attention needs one function in the precision of its arrays, and another where a mask hides pairs."""
+    """Exact attention of many rows needs one function in the precision of its arrays, and another where there is a mask."""
     asked = []
 
     def _compile(function, signature, how=None):
@@ -108,11 +108,11 @@ def test_only_what_a_call_needs_is_compiled(monkeypatch):
     monkeypatch.setattr(compilation, "_shared", [])
     for tiles in (row_blocks._plain_tiles, row_blocks._tiles):
         monkeypatch.setattr(tiles, "_versions", {})
-    x = np.ones((2, 40, 8), np.float32)
+    x = np.ones((2, 80, 8), np.float32)
     nlattn.exact_attention(x, x, x, is_causal=True)
     nlattn.exact_attention(x, x, x)
     assert [function for function, _ in asked] == [row_blocks._plain_tiles.function]
-    nlattn.exact_attention(x, x, x, np.ones((40, 40), bool))
+    nlattn.exact_attention(x, x, x, np.ones((80, 80), bool))
     assert [function for function, _ in asked] == [row_blocks._plain_tiles.function, row_blocks._tiles.function]
     assert all("float64" not in str(signature) for _, signature in asked)
 

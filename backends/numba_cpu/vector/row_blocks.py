@@ -101,7 +101,8 @@ def attend_blocks(
     tiles = b * h * blocks * -(-size // rows)
     what = Ranges(begin.ctypes.data, end.ctypes.data, blocks, each, size, rows)
     inputs = tuple(operands(query, key, value)), tuple(what), tuple(hides), dtype.type(scale)
-    compute = (_plain_tiles if initial is None and by_intervals(masks) else _tiles)[dtype]
+    plain = initial is None and not strict and rows > FEW and by_intervals(masks)
+    compute = (_plain_tiles if plain else _tiles)[dtype]
     results = (out.reshape(b * h, length, ev), lse.reshape(b * h, length))
     width, task = whole_vectors(rows, dtype.itemsize), tuple(Task(tiles, initial is not None, strict))
 
@@ -121,7 +122,10 @@ def _signature(real: Any) -> Any:
 
 
 def _tiles_of(hiding: bool) -> Compiled:
-    """The compiled function, for calls in which intervals of keys alone hide keys, or for all others."""
+    """The compiled function for plain calls, of many rows from which intervals alone hide keys, or for all others.
+
+    The plain ones come first, and are compiled in less time.
+    """
 
     @compiled(_signature)
     def tiles(operands, ranges, hidden, scale, task, counter, room, out, lse):  # type: ignore[no-untyped-def]
@@ -150,7 +154,7 @@ def _tiles_of(hiding: bool) -> Compiled:
             query_at, key_at, value_at = head_addresses(operands, h)
             for i in range(m):
                 load_scaled(query_at + (i0 + i) * operands.query_row, scale, queries[:, i])
-                if m <= FEW:
+                if hiding and m <= FEW:
                     load_scaled(query_at + (i0 + i) * operands.query_row, scale, few[i])
             at = (h * ranges.blocks + block) * ranges.each * WORD
             begin, end = line(ranges.begin + at, ranges.each, ZERO), line(ranges.end + at, ranges.each, ZERO)
@@ -167,11 +171,11 @@ def _tiles_of(hiding: bool) -> Compiled:
                         # Whole vectors of rows, which then have their part in all that follows.
                         first, last = first // width * width, min(m, -(-last // width) * width)
                     keys_at = key_at + j0 * operands.key_row
-                    if m <= FEW:
+                    if hiding and m <= FEW:
                         few_scores(few, m, keys_at, operands.key_row, tile)
                     else:
                         tile_scores(queries, first, last, keys_at, operands.key_row, tile)
-                    if task.strict:
+                    if hiding and task.strict:
                         found = sum_of_keys(keys_at, operands.key_row, tile.shape[0], operands.features, found)
                     if hiding:
                         head = h, h // operands.sharing, operands.heads
@@ -181,7 +185,7 @@ def _tiles_of(hiding: bool) -> Compiled:
                     some = Online(online.top, online.total, online.buffer, online.sums[:last])
                     absorb(tile, first, value_at + j0 * operands.value_row, operands.value_row, some)
             finish(online, out[h, i0 : i0 + m], lse[h, i0 : i0 + m])
-            if found - found != 0:
+            if hiding and found - found != 0:
                 out[h, i0 : i0 + m] = found - found
 
     return tiles
