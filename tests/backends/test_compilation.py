@@ -96,7 +96,7 @@ def test_without_a_folder_to_cache_in(monkeypatch):
 
 
 def test_only_what_a_call_needs_is_compiled(monkeypatch):
-    """Exact attention of many rows needs one function in the precision of its arrays, and another where there is a mask."""
+    """Exact attention of many rows needs one function in the precision of its arrays, and another with a mask."""
     asked = []
 
     def _compile(function, signature, how=None):
