@@ -83,7 +83,7 @@ def softmax_attention(
             online = absorb(online, xp.where(seen, scores, -xp.inf), xp.astype(value[:, :, keys, :], dtype))
         out, lse = finish(online)
         if strict:
-            # Of a sum that is not finite, 0 times it is NaN; one that overflows is worth a second look too.
+            # 0 times a sum that is not finite is NaN. A sum of finite keys may overflow; callers then look at the keys.
             out = out + 0.0 * xp.sum(xp.astype(key, dtype))
         parts.append((xp.reshape(out, (b, h, rows.stop - i, ev)), xp.reshape(lse, (b, h, rows.stop - i))))
     return join_rows(parts)

@@ -1,12 +1,30 @@
 """Runs the command line: in this process, or in one of its own."""
 
+import json
 import os
 import subprocess
 import sys
 
+import pytest
 from typer.testing import CliRunner
 
 from nlattn.cli.app import app
+
+#: The keys of a row in a document.
+ROW_KEYS = {
+    "method",
+    "budget",
+    "status",
+    "reason",
+    "error",
+    "upper",
+    "row95",
+    "baseline",
+    "seconds",
+    "speedup",
+    "extra_bytes",
+    "heads",
+}
 
 
 def invoke(*arguments):
@@ -31,3 +49,11 @@ def one_sentence(result):
     assert "\n" not in said
     assert "Traceback" not in said
     return said
+
+
+def document(path, *arguments, out="out.json"):
+    """What a comparison of a file writes as JSON."""
+    target = path.parent / out
+    result = invoke("compare", path, "--json", target, *arguments)
+    assert result.exit_code == 0, result.output
+    return json.loads(target.read_text(), parse_constant=lambda name: pytest.fail(f"{name} in the document"))

@@ -45,9 +45,6 @@ class Emitter:
     def offset(self, address: Any, numbers: int) -> Any:
         return self.builder.add(address, self.index(numbers * self.size)) if numbers else address
 
-    def bytes(self, numbers: Any) -> Any:
-        return self.builder.mul(numbers, self.index(self.size))
-
     def load_one(self, address: Any) -> Any:
         return self._aligned(self.builder.load(self.builder.inttoptr(address, self.real.as_pointer())))
 

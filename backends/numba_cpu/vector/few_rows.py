@@ -7,7 +7,7 @@ from nlattn.backends.numba_cpu.vector.products import lanes
 
 __all__ = ["FEW", "few_scores", "sum_of_keys"]
 
-#: Up to so many rows, dot products are faster than a product whose vectors they do not fill.
+#: Up to so many rows, dot products take the place of a product whose vectors the rows would not fill.
 FEW = 2
 
 

@@ -97,7 +97,10 @@ def hidden(masks: Masks, length: int, keys: int, dtype: Any) -> tuple[Hidden, li
 
 @inner()
 def rows_that_see(hidden, row, m, begin, end):  # type: ignore[no-untyped-def]
-    """Of m rows the first that sees a key of begin <= j < end, that after the last, and whether all see all of them."""
+    """Which of m rows see keys of begin <= j < end.
+
+    Return the first of these rows, the row after the last of them, and whether all m rows see all of the keys.
+    """
     start, stop = line(hidden.start + row * WORD, m, ZERO), line(hidden.stop + row * WORD, m, ZERO)
     first, last, all_of_them = m, 0, True
     for i in range(m):
@@ -182,9 +185,10 @@ def _hide_positions(position, start, stop, first, tile):  # type: ignore[no-unty
 
 @inner()
 def hide_edges(hidden, row, m, first, j0, tile):  # type: ignore[no-untyped-def]
-    """Set to -inf what m rows from one on do not see of keys in the order of their positions, from j0 on.
+    """Set the scores of the keys that m rows do not see to -inf, where keys stand in the order of their positions.
 
-    It is at both ends of the tile. The first of the rows has the column `first`.
+    The tile begins with key j0; what a row does not see lies at its two ends. `row` is the number of the first row,
+    counted through all heads, and `first` its column.
     """
     start, stop = line(hidden.start + row * WORD, m, ZERO), line(hidden.stop + row * WORD, m, ZERO)
     low, n = tile.dtype.type(-np.inf), tile.shape[0]

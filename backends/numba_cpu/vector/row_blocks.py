@@ -124,7 +124,7 @@ def _signature(real: Any) -> Any:
 def _tiles_of(hiding: bool) -> Compiled:
     """The compiled function for plain calls, of many rows from which intervals alone hide keys, or for all others.
 
-    The plain ones come first, and are compiled in less time.
+    A first call is mostly plain, and its function is compiled in less time.
     """
 
     @compiled(_signature)

@@ -99,7 +99,8 @@ def _chosen(result: nlattn.AttentionResult) -> str:
 def _traced(run: Callable[[], Any]) -> tuple[Any, int]:
     """What one call returns, and the most that it holds, its output included, as reported to tracemalloc."""
     gc.collect()
-    gc.freeze()  # Collections pass over what there is by now, mostly what numba keeps, and take a tenth of the time.
+    # Later collections pass over what there is by now, mostly what numba keeps: they took 8 of the 45 s of a table.
+    gc.freeze()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
